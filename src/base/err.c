@@ -1,0 +1,85 @@
+#include "base/err.h"
+
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A path's end says more than its middle: keep both ends. */
+static void copy_object(char *dst, size_t size, const char *src)
+{
+	size_t len = strlen(src);
+
+	if (len < size) {
+		memcpy(dst, src, len + 1);
+		return;
+	}
+	size_t head = size / 2 - 2;
+	size_t tail = size - 1 - head - 3;
+
+	memcpy(dst, src, head);
+	memcpy(dst + head, "...", 3);
+	memcpy(dst + head + 3, src + len - tail, tail + 1);
+}
+
+int rcp_err_set(struct rcp_err *err, enum rcp_code code, int sys_errno, const char *call,
+		const char *object, const char *fmt, ...)
+{
+	if (err->code != RCP_OK)
+		return (int)err->code;
+	memset(err, 0, sizeof(*err));
+	err->code = code;
+	err->sys_errno = sys_errno < 0 ? -sys_errno : sys_errno;
+	if (call)
+		snprintf(err->call, sizeof(err->call), "%s", call);
+	if (object)
+		copy_object(err->object, sizeof(err->object), object);
+	if (fmt) {
+		va_list ap;
+
+		va_start(ap, fmt);
+		vsnprintf(err->text, sizeof(err->text), fmt, ap);
+		va_end(ap);
+	}
+	return (int)code;
+}
+
+void rcp_err_fix(struct rcp_err *err, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (err->code == RCP_OK || err->fix[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(err->fix, sizeof(err->fix), fmt, ap);
+	va_end(ap);
+}
+
+void rcp_err_object(struct rcp_err *err, const char *object)
+{
+	if (err->code != RCP_OK && !err->object[0] && object)
+		copy_object(err->object, sizeof(err->object), object);
+}
+
+const char *rcp_err_reason(const struct rcp_err *err)
+{
+	if (err->text[0])
+		return err->text;
+	return err->sys_errno ? strerror(err->sys_errno) : "unknown reason";
+}
+
+char *rcp_err_format(const struct rcp_err *err, char *buf, unsigned long size)
+{
+	char object[4 * sizeof(err->object)], reason[4 * sizeof(err->text)];
+	const char *sys = "";
+
+	rcp_name_escape(object, sizeof(object), err->object, strlen(err->object));
+	rcp_name_escape(reason, sizeof(reason), rcp_err_reason(err), strlen(rcp_err_reason(err)));
+	if (err->text[0] && err->sys_errno)
+		sys = strerror(err->sys_errno);
+	snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s", object, object[0] ? ": " : "", err->call,
+		 err->call[0] ? ": " : "", reason, sys[0] ? ": " : "", sys, err->fix[0] ? " (" : "",
+		 err->fix, err->fix[0] ? ")" : "");
+	return buf;
+}
