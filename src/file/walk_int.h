@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define RCP_WALK_PATH_MAX 4095	   /* bytes: what open(2) takes */
-#define RCP_WALK_BATCH_NAMES 65536 /* of one directory in memory at once */
+#define RCP_WALK_BATCH_NAMES 16384 /* of one directory in memory at once */
 #define RCP_WALK_BATCH_BYTES ((size_t)4 << 20)
 #define RCP_WALK_FDS 32 /* open directories; the rest is opened again when its turn comes */
 
