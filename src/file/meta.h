@@ -28,7 +28,8 @@ struct rcp_meta_options {
 	mode_t umask;	  /* the user's, for mode without -p */
 };
 
-/* Names are looked up on this host; setuid and setgid bits only with -p/-a. */
+/* Names are looked up on this host; setuid and setgid bits only with -p/-a. RCP_E_CONNECT: times or
+ * attributes that no honest peer sends. */
 int rcp_meta_of(const struct rcp_rec_entry *entry, const struct rcp_meta_options *options,
 		struct rcp_err *err, struct rcp_meta *out);
 void rcp_meta_free(struct rcp_meta *meta);
@@ -36,6 +37,8 @@ void rcp_meta_free(struct rcp_meta *meta);
 /*
  * Put it on an open file (fd) in the order that keeps it: owner, xattrs, mode, times.
  * What the target can't hold (no xattr support, not the owner) is no failure: the bits of *lost tell.
+ * Where the owner is lost, so are setuid, setgid and file capabilities. With -a an ACL that is not the
+ * source's (a directory's default) is taken off.
  */
 #define RCP_LOST_OWNER 1u
 #define RCP_LOST_XATTR 2u
