@@ -32,7 +32,8 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 
 	while (cut && ((unsigned char)leaf[cut] & 0xc0) == 0x80)
 		cut--;
-	snprintf(out, NAME_MAX + 1, ".%.*s~%016" PRIx64 "%s", (int)cut, leaf, fnv1a(leaf, len), suffix);
+	snprintf(out, NAME_MAX + 1, ".%.*s~%016" PRIx64 "%s", (int)cut, leaf, fnv1a(leaf, len),
+		 suffix);
 }
 
 int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
@@ -93,7 +94,8 @@ static bool name_is_ours(const struct rcp_part *part, const struct stat *own)
 {
 	struct stat st;
 
-	return fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && rcp_io_same(&st, own);
+	return fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       rcp_io_same(&st, own);
 }
 
 /* Open, creating or found. -1 with errno; EAGAIN: the name was cleared, come again. */
@@ -106,7 +108,8 @@ static int open_either(struct rcp_part *part)
 	part->found = part->fd < 0;
 	if (part->fd >= 0 || errno != EEXIST)
 		return part->fd < 0 ? -1 : 0;
-	part->fd = openat(part->dir, part->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	part->fd = openat(part->dir, part->name,
+			  O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (part->fd >= 0 && fstat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	    st.st_uid == geteuid() && st.st_nlink == 1)
 		return 0;
@@ -136,7 +139,8 @@ static int lock_and_compare(struct rcp_part *part)
 		errno = EBUSY;
 		return -1;
 	}
-	/* Any other answer: a file system without locks. Two copies are the user's to avoid there. */
+	/* Any other answer: a file system without locks. Two copies are the user's to avoid there.
+	 */
 	if (fstat(part->fd, &st) < 0)
 		return -1;
 	if (!name_is_ours(part, &st)) {

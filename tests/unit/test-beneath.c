@@ -7,9 +7,10 @@
 
 static void names_are_refused(void **state)
 {
-	static const char *const good[] = {"a", "a/b/c", ".a", "..a", "a..", "...", "a b/\n", "\xff/-x"};
-	static const char *const bad[] = {"",	  "/",	  "/a",	  "a/",	  "a//b", ".",
-					  "..",	  "a/.",  "a/..", "../a", "./a",  "a/../b"};
+	static const char *const good[] = {"a",	  "a/b/c", ".a",     "..a",
+					   "a..", "...",   "a b/\n", "\xff/-x"};
+	static const char *const bad[] = {"",	"/",   "/a",   "a/",   "a//b", ".",
+					  "..", "a/.", "a/..", "../a", "./a",  "a/../b"};
 	char longest[5000];
 
 	(void)state;
@@ -49,8 +50,9 @@ typedef int (*opener)(int root, const char *path, int flags, mode_t mode);
 
 static void nothing_leaves(opener open_it)
 {
-	static const char *const out[] = {"up", "updir/secret", "abs/passwd", "magic/secret", "../secret",
-					  "/etc/passwd", "dir/../../secret"};
+	static const char *const out[] = {
+		"up",	     "updir/secret", "abs/passwd",	"magic/secret",
+		"../secret", "/etc/passwd",  "dir/../../secret"};
 	int root = make_root(), fd;
 
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {

@@ -77,7 +77,8 @@ static void globs(void **state)
 
 static void patterns(void **state)
 {
-	static const char *const list[] = {"*.o", "/build", "tmp/", "docs/*.pdf", "!keep.o", "\\!odd", NULL};
+	static const char *const list[] = {"*.o",     "/build", "tmp/", "docs/*.pdf",
+					   "!keep.o", "\\!odd", NULL};
 	static const struct {
 		const char *below, *name;
 		bool is_dir, excluded;

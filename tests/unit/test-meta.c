@@ -12,7 +12,7 @@
 #include "tmpdir.h"
 
 static const struct rcp_meta_options plain = {.umask = 027}, times = {.times = true},
-				      archive = {.times = true, .archive = true};
+				     archive = {.times = true, .archive = true};
 
 static int here(void)
 {
@@ -28,8 +28,14 @@ static int here(void)
 static struct rcp_rec_entry entry_of(uint8_t type, uint32_t mode)
 {
 	return (struct rcp_rec_entry){
-		.type = type, .mode = mode, .mtime_s = 1000, .mtime_ns = 999999999, .atime_s = 2000,
-		.uid = getuid(), .gid = getgid(), .path = rcp_span_str("p"),
+		.type = type,
+		.mode = mode,
+		.mtime_s = 1000,
+		.mtime_ns = 999999999,
+		.atime_s = 2000,
+		.uid = getuid(),
+		.gid = getgid(),
+		.path = rcp_span_str("p"),
 	};
 }
 
@@ -97,8 +103,9 @@ static void add_xattr(struct rcp_wr *w, const char *name, const char *value)
 
 static void hostile_metadata(void **state)
 {
-	static const char *const names[] = {"security.selinux", "system.nfs4_acl", "user.", "x", "",
-					    "trusted.overlay.opaque", "security.ima"};
+	static const char *const names[] = {
+		"security.selinux",	  "system.nfs4_acl", "user.", "x", "",
+		"trusted.overlay.opaque", "security.ima"};
 	struct rcp_rec_entry e = entry_of(RCP_ENTRY_FILE, 0644);
 	struct rcp_err err = {0};
 	struct rcp_meta m;
@@ -246,7 +253,8 @@ static void xattrs_and_acls(void **state)
 	assert_int_equal(getxattr("b", "user.empty", value, sizeof(value)), 0);
 	if (!acls)
 		TMP_SKIP("no ACLs on this file system (%s)", strerror(errno));
-	assert_int_equal(getxattr("b", "system.posix_acl_access", value, sizeof(value)), sizeof(acl) - 1);
+	assert_int_equal(getxattr("b", "system.posix_acl_access", value, sizeof(value)),
+			 sizeof(acl) - 1);
 	assert_memory_equal(value, acl, sizeof(acl) - 1);
 	/* A file without ACL in a directory with a default one stays without. */
 	assert_int_equal(mkdir("d", 0755), 0);
@@ -262,7 +270,8 @@ static void xattrs_and_acls(void **state)
 	/* A directory's default ACL travels. */
 	assert_int_equal(mkdir("e", 0755), 0);
 	put_xattrs_over("d", "e");
-	assert_int_equal(getxattr("e", "system.posix_acl_default", value, sizeof(value)), sizeof(acl) - 1);
+	assert_int_equal(getxattr("e", "system.posix_acl_default", value, sizeof(value)),
+			 sizeof(acl) - 1);
 }
 
 /* Four attributes of 60 KB each; 0 where the file system takes them. */
@@ -288,7 +297,8 @@ static void too_many_xattrs(void **state)
 	int fd = open("f", O_RDWR | O_CREAT, 0600);
 
 	(void)state;
-	if (make_large_xattrs(fd)) { /* ext4 has a block for them; tmpfs takes them since Linux 6.6 */
+	if (make_large_xattrs(
+		    fd)) { /* ext4 has a block for them; tmpfs takes them since Linux 6.6 */
 		close(fd);
 		fd = open("/dev/shm", O_RDWR | O_TMPFILE, 0600);
 		if (fd < 0 || make_large_xattrs(fd))
@@ -410,7 +420,8 @@ static void symlinks(void **state)
 	assert_int_equal(mkdir("d", 0755), 0);
 	assert_int_equal(special(here(), "d", &e, "l", &err), RCP_E_PARTIAL);
 	assert_non_null(strstr(err.text, "a directory has this name"));
-	assert_int_equal(special(here(), "e", &e, "", &err), RCP_E_PARTIAL); /* symlink(2) says ENOENT */
+	assert_int_equal(special(here(), "e", &e, "", &err),
+			 RCP_E_PARTIAL); /* symlink(2) says ENOENT */
 	assert_int_equal(tmp_count("."), 3);
 }
 
@@ -478,12 +489,18 @@ static void nodes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TMP_TEST(modes_as_scp),	       TMP_TEST(names_become_numbers),
-		TMP_TEST(hostile_metadata),    TMP_TEST(all_of_it_on_a_file),
-		TMP_TEST(owner_of_a_file),     TMP_TEST(xattrs_and_acls),
-		TMP_TEST(too_many_xattrs),     TMP_TEST(directories),
-		TMP_TEST(directories_that_can_not_be), TMP_TEST(symlinks),
-		TMP_TEST(hard_links),	       TMP_TEST(nodes),
+		TMP_TEST(modes_as_scp),
+		TMP_TEST(names_become_numbers),
+		TMP_TEST(hostile_metadata),
+		TMP_TEST(all_of_it_on_a_file),
+		TMP_TEST(owner_of_a_file),
+		TMP_TEST(xattrs_and_acls),
+		TMP_TEST(too_many_xattrs),
+		TMP_TEST(directories),
+		TMP_TEST(directories_that_can_not_be),
+		TMP_TEST(symlinks),
+		TMP_TEST(hard_links),
+		TMP_TEST(nodes),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);

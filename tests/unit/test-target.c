@@ -28,13 +28,15 @@ static void expect(const char *target, bool must_be_dir, bool source_is_dir, con
 	assert_int_equal(t.root, -1);
 }
 
-static void expect_error(const char *target, bool must_be_dir, bool source_is_dir, const char *words)
+static void expect_error(const char *target, bool must_be_dir, bool source_is_dir,
+			 const char *words)
 {
 	struct rcp_target t;
 	struct rcp_err err = {0};
 	char line[2048];
 
-	assert_int_equal(rcp_target_resolve(target, must_be_dir, source_is_dir, &err, &t), RCP_E_PARTIAL);
+	assert_int_equal(rcp_target_resolve(target, must_be_dir, source_is_dir, &err, &t),
+			 RCP_E_PARTIAL);
 	rcp_err_format(&err, line, sizeof(line));
 	if (!strstr(line, words) || !err.fix[0])
 		fail_msg("\"%s\" has no \"%s\", or no remedy", line, words);

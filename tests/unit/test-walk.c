@@ -49,15 +49,18 @@ static const char *walk_all(const char *const *paths, const struct rcp_walk_opti
 		const struct rcp_rec_entry *e = &item.entry;
 
 		if (rc < 0) {
-			add(out, sizeof(out), "%c %s: %s\n", sev == RCP_SEVERITY_WARNING ? '?' : '!',
-			    err.object, rcp_err_reason(&err));
+			add(out, sizeof(out), "%c %s: %s\n",
+			    sev == RCP_SEVERITY_WARNING ? '?' : '!', err.object,
+			    rcp_err_reason(&err));
 			err = (struct rcp_err){0};
 			continue;
 		}
-		add(out, sizeof(out), "%c%s %.*s", letter[e->type], e->flags & RCP_ENTRY_TOP ? "*" : "",
-		    (int)e->path.len, (const char *)e->path.data);
+		add(out, sizeof(out), "%c%s %.*s", letter[e->type],
+		    e->flags & RCP_ENTRY_TOP ? "*" : "", (int)e->path.len,
+		    (const char *)e->path.data);
 		if (e->link.len)
-			add(out, sizeof(out), ">%.*s", (int)e->link.len, (const char *)e->link.data);
+			add(out, sizeof(out), ">%.*s", (int)e->link.len,
+			    (const char *)e->link.data);
 		add(out, sizeof(out), "\n");
 	}
 	rcp_walk_free(&w);
@@ -92,11 +95,13 @@ static void names_of_arguments(void **state)
 	       "F* file\nF* a\nF* z\n");
 	expect(walk_all((const char *[]){"top/b/", NULL}, &r), "D* b\nF b/x\n\xff -y\nE* b\n");
 	expect(walk_all((const char *[]){"top/empty", "none", "file", NULL}, &plain),
-	       "! top/empty: not a regular file, but a directory\n! none: No such file or directory\n"
+	       "! top/empty: not a regular file, but a directory\n! none: No such file or "
+	       "directory\n"
 	       "F* file\n");
 	expect(walk_all((const char *[]){"file/", NULL}, &plain), "! file: Not a directory\n");
 	expect(walk_all((const char *[]){"top/b/..", NULL}, &r),
-	       "D* top\nF top/a\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/empty\nE top/empty\nF top/z\nE* top\n");
+	       "D* top\nF top/a\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/empty\nE top/empty\nF "
+	       "top/z\nE* top\n");
 	assert_int_equal(chdir("top/empty"), 0);
 	expect(walk_all((const char *[]){".", NULL}, &r), "D* empty\nE* empty\n");
 	expect(walk_all((const char *[]){"../b/.", NULL}, &r), "D* b\nF b/x\n\xff -y\nE* b\n");
@@ -137,8 +142,11 @@ static void what_an_entry_says(void **state)
 		assert_memory_equal(item.entry.user.data, "root", item.entry.user.len);
 	assert_int_equal(item.entry.xattrs.len != 0, xattrs);
 	/* The entry opens as the very file that was listed. */
-	struct rcp_file_id id = {.dev = item.entry.dev, .ino = item.entry.ino, .size = item.entry.size,
-				 .mtime_s = (int64_t)item.entry.mtime_s, .mtime_ns = item.entry.mtime_ns};
+	struct rcp_file_id id = {.dev = item.entry.dev,
+				 .ino = item.entry.ino,
+				 .size = item.entry.size,
+				 .mtime_s = (int64_t)item.entry.mtime_s,
+				 .mtime_ns = item.entry.mtime_ns};
 
 	assert_int_equal(rcp_source_open(item.open_path, item.nofollow, &id, &err, &s), 0);
 	rcp_source_close(&s);
@@ -149,7 +157,8 @@ static void what_an_entry_says(void **state)
 
 static void symlinks_and_loops(void **state)
 {
-	const struct rcp_walk_options r = {.recursive = true}, a = {.recursive = true, .archive = true};
+	const struct rcp_walk_options r = {.recursive = true},
+				      a = {.recursive = true, .archive = true};
 
 	(void)state;
 	assert_int_equal(mkdir("t", 0755), 0);
@@ -167,13 +176,15 @@ static void symlinks_and_loops(void **state)
 	       "D* t\nD t/d\nF t/d/f\nL t/d/loop>..\nE t/d\nL t/gone>nowhere\nL t/link>d/f\nE* t\n"
 	       "L* tlink>t\n");
 	expect(walk_all((const char *[]){"tlink/", NULL}, &a),
-	       "D* tlink\nD tlink/d\nF tlink/d/f\nL tlink/d/loop>..\nE tlink/d\nL tlink/gone>nowhere\n"
+	       "D* tlink\nD tlink/d\nF tlink/d/f\nL tlink/d/loop>..\nE tlink/d\nL "
+	       "tlink/gone>nowhere\n"
 	       "L tlink/link>d/f\nE* tlink\n");
 }
 
 static void special_files(void **state)
 {
-	const struct rcp_walk_options r = {.recursive = true}, a = {.recursive = true, .archive = true};
+	const struct rcp_walk_options r = {.recursive = true},
+				      a = {.recursive = true, .archive = true};
 
 	(void)state;
 	assert_int_equal(mkdir("t", 0755), 0);
@@ -189,7 +200,8 @@ static void special_files(void **state)
 
 static void hard_links(void **state)
 {
-	const struct rcp_walk_options a = {.recursive = true, .archive = true}, r = {.recursive = true};
+	const struct rcp_walk_options a = {.recursive = true, .archive = true},
+				      r = {.recursive = true};
 
 	(void)state;
 	assert_int_equal(mkdir("t", 0755), 0);
@@ -273,11 +285,15 @@ static void pairs(void **state)
 	tmp_text("top/b/c/d", "");
 	tmp_text("top/empty/no", "");
 	expect(walk_all((const char *[]){"top/b/c/d", "./top//a", "/file", "top/b/c", NULL}, &o),
-	       "D* top\nD top/b\nD top/b/c\nF top/b/c/d\nE top/b/c\nE top/b\nF top/a\nE* top\nF* file\n"
+	       "D* top\nD top/b\nD top/b/c\nF top/b/c/d\nE top/b/c\nE top/b\nF top/a\nE* top\nF* "
+	       "file\n"
 	       "D* top\nD top/b\nD top/b/c\nF top/b/c/d\nE top/b/c\nE top/b\nE* top\n");
-	expect(walk_all((const char *[]){"../x", "a/../../x", "", "nope/x", "file/x", "top/z", NULL}, &o),
+	expect(walk_all(
+		       (const char *[]){"../x", "a/../../x", "", "nope/x", "file/x", "top/z", NULL},
+		       &o),
 	       "! ../x: not a name below the source directory: it has a component \".\" or \"..\"\n"
-	       "! a/../../x: not a name below the source directory: it has a component \".\" or \"..\"\n"
+	       "! a/../../x: not a name below the source directory: it has a component \".\" or "
+	       "\"..\"\n"
 	       "! : not a name below the source directory: it is empty\n"
 	       "! ./nope: No such file or directory\n! ./file: Not a directory\n"
 	       "D* top\nF top/z\nE* top\n");
@@ -288,7 +304,8 @@ static void pairs(void **state)
 /* More levels than descriptors are kept, in follow and archive mode. */
 static void deep_trees(void **state)
 {
-	const struct rcp_walk_options r = {.recursive = true}, a = {.recursive = true, .archive = true};
+	const struct rcp_walk_options r = {.recursive = true},
+				      a = {.recursive = true, .archive = true};
 	struct rlimit lim, low;
 	unsigned dirs = 0, files = 0, ends = 0;
 
@@ -401,7 +418,8 @@ static void unreadable_directories(void **state)
 	if (root)
 		assert_int_equal(seteuid(65534), 0);
 	expect(walk_all((const char *[]){"top", NULL}, &r),
-	       "D* top\nF top/a\n! top/b: Permission denied\nD top/empty\nE top/empty\nF top/z\nE* top\n");
+	       "D* top\nF top/a\n! top/b: Permission denied\nD top/empty\nE top/empty\nF top/z\nE* "
+	       "top\n");
 	if (root)
 		assert_int_equal(seteuid(0), 0);
 	assert_int_equal(chmod("top/b", 0755), 0);
@@ -445,13 +463,20 @@ static void vanishing_entries(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TMP_TEST(names_of_arguments),	 TMP_TEST(what_an_entry_says),
-		TMP_TEST(symlinks_and_loops),	 TMP_TEST(special_files),
-		TMP_TEST(hard_links),		 TMP_TEST(excludes),
-		TMP_TEST(patterns_as_arguments), TMP_TEST(home_directories),
-		TMP_TEST(pairs),		 TMP_TEST(deep_trees),
-		TMP_TEST(paths_that_are_too_long), TMP_TEST(large_directories),
-		TMP_TEST(unreadable_directories), TMP_TEST(vanishing_entries),
+		TMP_TEST(names_of_arguments),
+		TMP_TEST(what_an_entry_says),
+		TMP_TEST(symlinks_and_loops),
+		TMP_TEST(special_files),
+		TMP_TEST(hard_links),
+		TMP_TEST(excludes),
+		TMP_TEST(patterns_as_arguments),
+		TMP_TEST(home_directories),
+		TMP_TEST(pairs),
+		TMP_TEST(deep_trees),
+		TMP_TEST(paths_that_are_too_long),
+		TMP_TEST(large_directories),
+		TMP_TEST(unreadable_directories),
+		TMP_TEST(vanishing_entries),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);

@@ -1,6 +1,6 @@
 /*
- * A directory for one test program, and small files in it. The program works inside (chdir), so that
- * tests use short relative names. Below $TMPDIR, else below the directory it was started in.
+ * A directory for one test program, and small files in it. The program works inside (chdir), so
+ * that tests use short relative names. Below $TMPDIR, else below the directory it was started in.
  */
 #ifndef RCP_TESTS_TMPDIR_H
 #define RCP_TESTS_TMPDIR_H
@@ -43,7 +43,8 @@ static inline int tmp_setup(void **state)
 	(void)state;
 	if (!getcwd(tmp_start, sizeof(tmp_start)))
 		return -1;
-	snprintf(tmp_path, sizeof(tmp_path), "%.4000s/rcp-test-XXXXXX", base && *base ? base : tmp_start);
+	snprintf(tmp_path, sizeof(tmp_path), "%.4000s/rcp-test-XXXXXX",
+		 base && *base ? base : tmp_start);
 	if (!mkdtemp(tmp_path) || chdir(tmp_path) < 0) {
 		perror(tmp_path);
 		return -1;
