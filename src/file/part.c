@@ -153,6 +153,15 @@ static int lock_and_compare(struct rcp_part *part)
 	return 0;
 }
 
+static int not_created(const struct rcp_part *part, int e, struct rcp_err *err)
+{
+	rcp_io_fail(err, e, "create", part->shown);
+	if (e == EACCES)
+		rcp_err_fix(err, "its directory must be writable: rcp writes %s and renames it",
+			    part->name);
+	return (int)err->code;
+}
+
 int rcp_part_open(struct rcp_part *part, struct rcp_err *err)
 {
 	for (int i = 0; i < 16; i++) {
@@ -164,7 +173,7 @@ int rcp_part_open(struct rcp_part *part, struct rcp_err *err)
 				return taken(part, err);
 		}
 		if (errno != EAGAIN)
-			return rcp_io_fail(err, errno, "create", part->shown);
+			return not_created(part, errno, err);
 	}
 	return taken(part, err);
 }

@@ -25,6 +25,7 @@ struct rcp_sink {
 	uint32_t chunk_bytes;
 	uint64_t chunks;
 	bool sparse, resume, fsync;
+	bool settled; /* what an earlier run left was taken up or thrown away */
 
 	_Atomic uint32_t *crc;	   /* one a chunk */
 	_Atomic uint64_t *written; /* a bit a chunk: it is in the file */

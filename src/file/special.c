@@ -28,7 +28,7 @@ static int make_writable(int dir, const char *leaf, bool made, const char *shown
 			 struct rcp_err *err)
 {
 	struct stat st;
-	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY, 0);
+	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (made ? O_NOFOLLOW : 0), 0);
 	char link[64];
 
 	if (fd < 0 || fstat(fd, &st) < 0) {

@@ -382,6 +382,12 @@ static void a_claim_is_not_trusted(void **state)
 	assert_false(rcp_sink_has(s, 3));
 	assert_true(rcp_sink_has(s, 4));
 	assert_int_equal(rcp_sink_resumed_bytes(s), (CHUNKS / 2 - 1) * CHUNK);
+	/* Sent again, it is claimed again. */
+	assert_int_equal(put_chunk(s, data, 3), 0);
+	rcp_sink_close(&s, true);
+	s = open_version(dir, 2, false);
+	assert_null(rcp_sink_remark(s));
+	assert_true(rcp_sink_has(s, 3));
 	finish(&s, data);
 	close(dir);
 	free(data);

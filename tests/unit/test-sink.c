@@ -333,6 +333,18 @@ static void a_symlink_is_replaced_not_followed(void **state)
 	assert_true(S_ISREG(st.st_mode));
 	tmp_expect_text("dir/link", "abc");
 	tmp_expect_text("outside", "kept");
+	/* A FIFO that came there while the file was written. */
+	struct rcp_err err = {0};
+	unsigned lost;
+
+	s = open_ok(&p);
+	write_all(s, (const uint8_t *)"abc", 3);
+	assert_int_equal(unlink("dir/link"), 0);
+	assert_int_equal(mkfifo("dir/link", 0600), 0);
+	assert_int_equal(rcp_sink_commit(s, &plain, &err, &lost), RCP_E_PARTIAL);
+	rcp_sink_close(&s, false);
+	assert_int_equal(lstat("dir/link", &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
 	/* A directory on the way that leads out. */
 	assert_int_equal(mkdir("away", 0755), 0);
 	assert_int_equal(symlink("../away", "dir/out"), 0);

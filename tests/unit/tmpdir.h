@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
@@ -129,16 +130,13 @@ static inline bool tmp_exists(const char *name)
 /* Names in the directory, without . and .. */
 static inline unsigned tmp_count(const char *dir)
 {
-	char cmd[4300];
+	DIR *d = opendir(dir);
 	unsigned n = 0;
 
-	snprintf(cmd, sizeof(cmd), "ls -A '%s'", dir);
-	FILE *f = popen(cmd, "r");
-
-	assert_non_null(f);
-	for (int c; (c = getc(f)) != EOF;)
-		n += c == '\n';
-	pclose(f);
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	closedir(d);
 	return n;
 }
 
