@@ -309,7 +309,7 @@ static void say_verdict(struct rcp_receiver *r)
 	if (r->verdict || !r->walk_over || r->entries.open || r->jobs)
 		return;
 	flush_results(r);
-	r->verdict = true;
+	r->verdict = st->verdict_known = true;
 	st->crc_known = r->crc_files == 1 && st->files_seen == 1;
 	st->crc = r->last_crc;
 	struct rcp_msg_verdict m = {.code = (uint8_t)st->verdict_code,

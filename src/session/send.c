@@ -200,7 +200,7 @@ static void on_verdict(struct rcp_sender *s, const struct rcp_msg_verdict *m)
 				  .wait_source_ns = s->stats.wait_source_ns,
 				  .wait_credit_ns = s->stats.wait_credit_ns};
 
-	s->verdict = true;
+	s->verdict = s->stats.verdict_known = true;
 	s->stats.verdict_code = m->code <= RCP_E_LINK ? (enum rcp_code)m->code : RCP_E_CONNECT;
 	s->stats.resumed_bytes = m->resumed_bytes;
 	s->stats.resent_chunks = m->resent_chunks;

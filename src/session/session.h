@@ -53,6 +53,7 @@ struct rcp_session_stats {
 	uint64_t files_done, bytes_done, skipped, failed;
 	uint64_t zero_copy_bytes, staged_bytes, resumed_bytes, resent_chunks;
 	uint64_t wait_source_ns, wait_credit_ns, wait_network_ns, wait_sink_ns;
+	bool verdict_known;
 	enum rcp_code verdict_code;
 	bool crc_known;
 	uint32_t crc;
