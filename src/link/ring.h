@@ -21,6 +21,10 @@ struct rcp_ring {
 
 /* slots >= 1; chunk_bytes a multiple of 4096. RCP_E_IO with ENOMEM where there is no memory. */
 int rcp_ring_map(uint32_t slots, uint32_t chunk_bytes, struct rcp_err *err, struct rcp_ring *out);
+/* The same, halving slots while the kernel has no memory for them; out->slots tells what it became. */
+int rcp_ring_map_most(uint32_t slots, uint32_t chunk_bytes, struct rcp_err *err,
+		      struct rcp_ring *out);
+/* A zeroed ring is fine. */
 void rcp_ring_unmap(struct rcp_ring *ring);
 
 static inline uint8_t *rcp_ring_payload(const struct rcp_ring *r, uint32_t slot)
