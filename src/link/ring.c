@@ -1,5 +1,7 @@
 #include "link/ring.h"
 
+#include "link/link.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -75,4 +77,25 @@ void rcp_ring_unmap(struct rcp_ring *ring)
 	if (ring->base)
 		munmap(ring->base, ring->bytes);
 	memset(ring, 0, sizeof(*ring));
+}
+
+int rcp_ring_check(const struct rcp_ring_info *info, struct rcp_err *err)
+{
+	const char *wrong = NULL;
+
+	if (info->slots < 1 || info->slots > RCP_SLOTS_MAX)
+		wrong = "number of slots";
+	else if (info->chunk_bytes < RCP_CHUNK_BYTES_MIN ||
+		 info->chunk_bytes > RCP_CHUNK_BYTES_MAX || info->chunk_bytes % RCP_CHUNK_BYTES_MIN)
+		wrong = "chunk size";
+	else if (info->slot_bytes != info->chunk_bytes + RCP_SLOT_HEAD)
+		wrong = "slot size";
+	else if (info->addr + (uint64_t)info->slots * info->slot_bytes < info->addr)
+		wrong = "address";
+	if (!wrong)
+		return 0;
+	return rcp_err_set(
+		err, RCP_E_CONNECT, 0, NULL, NULL,
+		"the peer broke the protocol: its ring's %s can't be (%u slots of %u bytes)", wrong,
+		info->slots, info->chunk_bytes);
 }
