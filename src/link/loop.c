@@ -300,12 +300,10 @@ static void sink_closes(struct pair *p)
 
 static void deliver_down(struct end *e)
 {
-	static const struct rcp_err none;
-
 	if (e->down || !(e->closing || rcp_err_is(&e->cause)))
 		return;
 	e->down = true;
-	e->link.events->down(e->link.arg, e->closing ? &none : &e->cause);
+	e->link.events->down(e->link.arg, &e->cause);
 }
 
 bool rcp_loop_link_run(struct rcp_link *either)
