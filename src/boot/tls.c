@@ -125,6 +125,7 @@ static int refuse_certificate(int ok, X509_STORE_CTX *store)
 static int make_ctx(struct rcp_tls *tls, struct rcp_err *err)
 {
 	SSL_CTX *ctx = SSL_CTX_new(tls->server ? TLS_server_method() : TLS_client_method());
+	int groups[] = {NID_X25519, NID_X9_62_prime256v1};
 
 	tls->ctx = ctx;
 	if (!ctx || !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) ||
@@ -133,8 +134,8 @@ static int make_ctx(struct rcp_tls *tls, struct rcp_err *err)
 	    !SSL_CTX_set_max_early_data(ctx, 0))
 		return ssl_err(err, RCP_E_CONNECT, "SSL_CTX_new");
 	/* X25519 is missing where OpenSSL is held to FIPS. */
-	if (!SSL_CTX_set1_groups_list(ctx, "X25519:P-256") && !SSL_CTX_set1_groups_list(ctx, "P-256"))
-		return ssl_err(err, RCP_E_CONNECT, "SSL_CTX_set1_groups_list");
+	if (!SSL_CTX_set1_groups(ctx, groups, 2) && !SSL_CTX_set1_groups(ctx, groups + 1, 1))
+		return ssl_err(err, RCP_E_CONNECT, "SSL_CTX_set1_groups");
 	ERR_clear_error();
 	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	/* ALLOW_NO_DHE_KEX would give up forward secrecy; a configuration file may have set it. */
