@@ -272,9 +272,12 @@ static int connect_cm(struct rcp_attempt *a)
 	struct rcp_rdma_connect how = {.local_port = a->cand.local_port,
 				       .local = a->cand.local,
 				       .remote = a->cand.remote,
-				       .deadline_ms = 2900,
-				       .peer_imm = p->imm,
-				       .peer_max_msg_bytes = p->max_msg_bytes};
+				       .deadline_ms = 2900};
+
+	if (!p)
+		return rcp_err_set(&a->err, RCP_E_CONNECT, ENODEV, "", run->host, "no such RDMA port");
+	how.peer_imm = p->imm;
+	how.peer_max_msg_bytes = p->max_msg_bytes;
 
 	if (make_proof(run, a->id, &how.proof, &a->err))
 		return (int)a->err.code;
