@@ -159,6 +159,8 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 
 static bool close_session(struct rcp_run *run)
 {
+	if (run->local)
+		return local_closed(run);
 	if ((run->sender || run->receiver) && !run->session_over) {
 		struct rcp_err cause = run->cause;
 
@@ -170,7 +172,7 @@ static bool close_session(struct rcp_run *run)
 			rcp_receiver_stop(run->receiver, &cause);
 		return false;
 	}
-	return run->local ? local_closed(run) : true;
+	return true;
 }
 
 static void listener_closed(void *arg)

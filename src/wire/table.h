@@ -48,8 +48,7 @@
 	F(S, U16, version_min)                                                                        \
 	F(S, U16, version_max)                                                                        \
 	F(S, U64, features)                                                                           \
-	F(S, STR, software)                                                                           \
-	F(S, STR, host)
+	F(S, STR, software)
 
 #define RCP_START_FIELDS(F, S)                                                                     \
 	F(S, K32, secret)                                                                          \
@@ -64,10 +63,8 @@
 	F(S, U16, sl)                                                                              \
 	F(S, U32, pkey)                                                                            \
 	F(S, U16, streams)                                                                         \
-	F(S, U16, threads)                                                                         \
 	F(S, U32, chunk_bytes)                                                                     \
 	F(S, U32, slots)                                                                           \
-	F(S, U32, umask)                                                                           \
 	F(S, U32, bundle_bytes)                                                                    \
 	F(S, U64, flags)                                                                           \
 	F(S, U64, limit_bytes_per_second)                                                          \
@@ -80,8 +77,6 @@
 
 #define RCP_READY_FIELDS(F, S)                                                                        \
 	F(S, U16, port)                                                                               \
-	F(S, U32, umask)                                                                              \
-	F(S, STR, home)                                                                               \
 	F(S, BLOB, addrs)
 
 #define RCP_SWITCH_FIELDS(F, S) F(S, U8, to)
