@@ -72,6 +72,12 @@ static int check_free(const struct rcp_sink *s, struct rcp_err *err)
 	return room < s->id.size ? rcp_sink_no_room(s, ENOSPC, "fstatvfs", err) : 0;
 }
 
+/*
+ * Not on tmpfs: there fallocate allocates and zeroes every page at once, by one thread before the
+ * first byte is written. Measured for 1 GiB (CPU seconds): fallocate 0.41 and then pwrite 0.27 to 0.45;
+ * without it pwrite 0.70 to 0.88. So it saves nothing, and the workers would share that work. On ext4
+ * it is 1 to 12 ms.
+ */
 static int preallocate(const struct rcp_sink *s, struct rcp_err *err)
 {
 	int rc;
