@@ -266,6 +266,9 @@ static int take_operands(int argc, char **argv, struct cli_args *args, struct rc
 
 	for (int i = optind; !code && i < argc; i++)
 		code = cli_list_add(&args->operands, argv[i], err);
+	if (!code && args->action == CLI_SERVER && args->operands.count)
+		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, args->operands.items[0],
+				   "--server takes no source and no target");
 	if (code || args->action != CLI_COPY)
 		return code;
 	if (args->operands.count < 2) {

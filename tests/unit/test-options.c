@@ -245,6 +245,7 @@ static void operands_are_counted(void **state)
 	(void)state;
 	refused("-r", "no source and no target (rcp [options] source... target; see rcp --help)");
 	refused("a", "a: a source but no target (rcp [options] source... target; see rcp --help)");
+	refused("--server x", "x: --server takes no source and no target");
 	refused("-0 a b", "-0: says how --files-from reads its names (add --files-from=FILE)");
 	refused("--files-from=l a b c", "--files-from: needs one source, the directory that the names "
 					"are below; got 2");
