@@ -30,6 +30,7 @@ static enum cli_progress settle(enum cli_progress wanted, int fd, const struct c
 void cli_report_init(struct cli_report *report, int fd, const struct cli_args *args)
 {
 	*report = (struct cli_report){.fd = fd, .quiet = args->quiet};
+	report->who = args->action == CLI_SERVER ? "rcp --server" : "rcp";
 	report->progress = settle(args->progress, fd, args);
 }
 
@@ -70,7 +71,7 @@ void cli_report_line(struct cli_report *report, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	fresh_line(report, &w);
-	cli_print(&w, "rcp: %s\n", text);
+	cli_print(&w, "%s: %s\n", report->who, text);
 	put(report, &w);
 	rcp_wr_free(&w);
 }
@@ -104,14 +105,15 @@ void cli_report_log(struct cli_report *report, const char *line)
 	struct rcp_wr w = {.max = TEXT_MOST};
 
 	fresh_line(report, &w);
-	cli_print(&w, "rcp: ");
+	cli_print(&w, "%s: ", report->who);
 	cli_print_tame(&w, line, strlen(line));
 	cli_print(&w, "\n");
 	put(report, &w);
 	rcp_wr_free(&w);
 }
 
-/* The first `len` bytes held, made harmless: rcp's name is not put before another program's words. */
+/* The first `len` bytes held, made harmless: rcp's name is not put before another program's words.
+ */
 static void remote_show(struct cli_report *report, size_t len)
 {
 	struct rcp_wr w = {.max = TEXT_MOST};
@@ -128,7 +130,8 @@ static void remote_show(struct cli_report *report, size_t len)
 	memmove(report->remote, report->remote + len, report->remote_len);
 }
 
-/* Bytes held without a character that has not come whole, or a carriage return before its newline. */
+/* Bytes held without a character that has not come whole, or a carriage return before its newline.
+ */
 static size_t whole_characters(const char *bytes, size_t len)
 {
 	for (size_t back = 1; back <= 3 && back <= len; back++) {
@@ -226,10 +229,11 @@ static void end_plain(struct cli_report *report, const struct rcp_summary *s)
 {
 	char size[24], rate[24], time[24];
 
-	cli_report_line(report, "%" PRIu64 " %s, %s in %s, %s/s, %s", s->files,
-			s->files == 1 ? "file" : "files", rcp_size_format(s->bytes, size, sizeof(size)),
-			cli_duration(s->seconds, time, sizeof(time)),
-			rcp_size_format((uint64_t)s->bytes_per_second, rate, sizeof(rate)), s->transport);
+	cli_report_line(
+		report, "%" PRIu64 " %s, %s in %s, %s/s, %s", s->files,
+		s->files == 1 ? "file" : "files", rcp_size_format(s->bytes, size, sizeof(size)),
+		cli_duration(s->seconds, time, sizeof(time)),
+		rcp_size_format((uint64_t)s->bytes_per_second, rate, sizeof(rate)), s->transport);
 }
 
 static void end_bar(struct cli_report *report, const struct rcp_summary *s, const char *name)
@@ -314,8 +318,8 @@ void cli_report_stats(struct cli_report *report, const struct rcp_summary *s,
 	char size[24];
 
 	fresh_line(report, &w);
-	cli_print(&w, "%-14s %" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed\n", "files",
-		  s->files, s->skipped, s->failed);
+	cli_print(&w, "%-14s %" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed\n",
+		  "files", s->files, s->skipped, s->failed);
 	stats_bytes(&w, "bytes", s->bytes);
 	cli_print(&w, "%-14s %.3f s, %s/s\n", "time", s->seconds,
 		  rcp_size_format((uint64_t)s->bytes_per_second, size, sizeof(size)));
@@ -323,8 +327,9 @@ void cli_report_stats(struct cli_report *report, const struct rcp_summary *s,
 	stats_bytes(&w, "zero copy", s->zero_copy_bytes);
 	stats_bytes(&w, "staged", s->staged_bytes);
 	stats_bytes(&w, "resumed", s->resumed_bytes);
-	cli_print(&w, "%-14s %" PRIu64 " chunks sent again, %u reconnections, %" PRIu64
-		      " warnings\n", "trouble", s->resent_chunks, s->retries, faults->warnings);
+	cli_print(&w,
+		  "%-14s %" PRIu64 " chunks sent again, %u reconnections, %" PRIu64 " warnings\n",
+		  "trouble", s->resent_chunks, s->retries, faults->warnings);
 	if (s->crc32_known)
 		cli_print(&w, "%-14s %08" PRIx32 "\n", "crc32", s->crc32);
 	put(report, &w);

@@ -19,8 +19,7 @@
 #include <cmocka.h>
 
 #define BLANKS_10 "          "
-#define BLANKS_79                                                                                  \
-	BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 "         "
+#define BLANKS_79 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 BLANKS_10 "         "
 
 static const char *program;
 
@@ -60,8 +59,8 @@ static void child(const char *line, int in, int out, int err)
 	_exit(99);
 }
 
-/* stdout_path: where standard output goes instead of a pipe; "" closes it, "|" is a pipe that nobody
- * reads. */
+/* stdout_path: where standard output goes instead of a pipe; "" closes it, "|" is a pipe that
+ * nobody reads. */
 static void begin(const char *line, const char *stdout_path)
 {
 	int in[2], out[2], err[2], other = -1;
@@ -253,7 +252,8 @@ static void json_always_ends_with_a_summary(void **state)
 	run("--json a fake:mute");
 	assert_int_equal(ran.status, RCP_EXIT_CONNECT);
 	says(ran.out, "\"status\":\"connect\",\"exit_code\":3");
-	assert_string_equal(ran.err, "rcp: failed with exit status 3 (connect), no reason was given\n");
+	assert_string_equal(ran.err,
+			    "rcp: failed with exit status 3 (connect), no reason was given\n");
 }
 
 static void failures_are_listed_again(void **state)
@@ -261,7 +261,8 @@ static void failures_are_listed_again(void **state)
 	(void)state;
 	run("a fake:fail3");
 	assert_int_equal(ran.status, RCP_EXIT_PARTIAL);
-	says(ran.err, "rcp: dir/\\xff0: pwrite: disk is full: No space left on device (make room)\n");
+	says(ran.err,
+	     "rcp: dir/\\xff0: pwrite: disk is full: No space left on device (make room)\n");
 	says(ran.err, "rcp: warning: xattr: pwrite: not kept (make room)\n");
 	says(ran.err, "rcp: 3 errors:\nrcp:   dir/\\xff0");
 	says(ran.err, "run the same command again");
@@ -292,7 +293,8 @@ static void plain_progress_without_a_terminal(void **state)
 {
 	(void)state;
 	run("--progress=plain a fake:ok");
-	says(ran.err, "rcp: 50%, 20.0 MiB of 40.0 MiB, 0 of 1 files, 4.0 MiB/s, 00:05 left, tcp, big\\nname\n");
+	says(ran.err, "rcp: 50%, 20.0 MiB of 40.0 MiB, 0 of 1 files, 4.0 MiB/s, 00:05 left, tcp, "
+		      "big\\nname\n");
 	says(ran.err, "rcp: 1 file, 40.0 MiB in 00:10, 4.0 MiB/s, tcp\n");
 	run("--progress=bar a fake:ok");
 	says(ran.err, "rcp: 50%, ");
@@ -328,7 +330,7 @@ static void server_uses_stdin_and_stdout(void **state)
 	assert_int_equal(write(ran.in_fd, "hello", 5), 5);
 	finish();
 	assert_string_equal(ran.out, "hello");
-	assert_string_equal(ran.err, "rcp: peer: pwrite: went away (make room)\n");
+	assert_string_equal(ran.err, "rcp --server: peer: pwrite: went away (make room)\n");
 	assert_int_equal(ran.status, RCP_EXIT_CONNECT);
 }
 
@@ -345,8 +347,9 @@ static void wait_ready(void)
 
 static void signals_cancel(void **state)
 {
-	static const int numbers[][2] = {
-		{SIGINT, RCP_EXIT_INTERRUPTED}, {SIGTERM, RCP_EXIT_TERMINATED}, {SIGHUP, RCP_EXIT_TERMINATED}};
+	static const int numbers[][2] = {{SIGINT, RCP_EXIT_INTERRUPTED},
+					 {SIGTERM, RCP_EXIT_TERMINATED},
+					 {SIGHUP, RCP_EXIT_TERMINATED}};
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
@@ -355,8 +358,9 @@ static void signals_cancel(void **state)
 		kill(ran.pid, numbers[i][0]);
 		finish();
 		assert_int_equal(ran.status, numbers[i][1]);
-		assert_string_equal(ran.err,
-				    "rcp: interrupted; run the same command again to go on from here\n");
+		assert_string_equal(
+			ran.err,
+			"rcp: interrupted; run the same command again to go on from here\n");
 	}
 }
 
@@ -387,7 +391,8 @@ static void a_second_interrupt_ends_at_once(void **state)
 	for (int i = 0; i < 400 && !info.si_pid; i++) {
 		kill(ran.pid, SIGINT);
 		poll(NULL, 0, 20);
-		assert_int_equal(waitid(P_PID, (id_t)ran.pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+		assert_int_equal(waitid(P_PID, (id_t)ran.pid, &info, WEXITED | WNOHANG | WNOWAIT),
+				 0);
 	}
 	assert_int_equal(info.si_pid, ran.pid);
 	finish();
@@ -434,12 +439,14 @@ static void a_bar_on_a_terminal(void **state)
 	finish();
 	assert_int_equal(ran.status, 0);
 	/* one column stays free */
-	says(ran.err, "\rbig\\nname                        50%   20.0 MiB    4.0 MiB/s    00:05 ETA tcp  \r");
+	says(ran.err, "\rbig\\nname                        50%   20.0 MiB    4.0 MiB/s    00:05 "
+		      "ETA tcp  \r");
 	/* a message takes the bar's place, the bar comes back below it */
 	says(ran.err, "tcp  \r" BLANKS_79 "\rlater\r\n\rbig\\nname ");
 	/* the other side's last words don't run into it; the last line stays, with the mean rate */
 	says(ran.err, "tcp  \r" BLANKS_79 "\rand \r\n"
-		      "big\\nname                       100%   40.0 MiB    4.0 MiB/s    00:10     tcp  \r\n");
+		      "big\\nname                       100%   40.0 MiB    4.0 MiB/s    00:10     "
+		      "tcp  \r\n");
 	begin_terminal("-q a fake:ok", 80);
 	finish();
 	assert_null(strchr(ran.err, '%'));
