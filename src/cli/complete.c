@@ -38,7 +38,8 @@ static const char *bash_offer(enum cli_offer offer)
 	case CLI_OFFER_HOST:
 		return "_rcp_hosts";
 	case CLI_OFFER_DEVICE:
-		return "COMPREPLY=($(compgen -W \"$(ls /sys/class/infiniband 2>/dev/null)\" -- \"$cur\"))";
+		return "COMPREPLY=($(compgen -W \"$(ls /sys/class/infiniband 2>/dev/null)\" -- "
+		       "\"$cur\"))";
 	case CLI_OFFER_NOTHING:
 		break;
 	}
@@ -91,14 +92,15 @@ static const char bash_head[] =
 	"\tfi\n"
 	"\tcase $option in\n";
 
-static const char bash_tail[] = "' -- \"$cur\"))\n"
-				"\t\t[[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-				"\t\treturn\n"
-				"\tfi\n"
-				"\t_rcp_files\n"
-				"\t[[ $cur == */* ]] || _rcp_hosts -c\n"
-				"}\n"
-				"complete -F _rcp rcp\n";
+static const char bash_tail[] =
+	"' -- \"$cur\"))\n"
+	"\t\t[[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+	"\t\treturn\n"
+	"\tfi\n"
+	"\t_rcp_files\n"
+	"\t[[ $cur == */* ]] || _rcp_hosts -c\n"
+	"}\n"
+	"complete -F _rcp rcp\n";
 
 void cli_complete_bash(const struct cli_option *table, FILE *out)
 {
@@ -169,17 +171,18 @@ static void zsh_spec(const struct cli_option *o, const char *dashed, const char 
 	fputs("' \\\n", out);
 }
 
-static const char zsh_head[] = "#compdef rcp\n"
-			       "# zsh completion for rcp, made from its option table\n"
-			       "_rcp_operand() {\n"
-			       "\tif compset -P 1 '*:'; then\n"
-			       "\t\t_remote_files -- ssh\n"
-			       "\telse\n"
-			       "\t\t_alternative 'files:file:_files' 'hosts:host:_hosts -q -S \\:'\n"
-			       "\tfi\n"
-			       "}\n"
-			       "\n"
-			       "_arguments -s -S \\\n";
+static const char zsh_head[] =
+	"#compdef rcp\n"
+	"# zsh completion for rcp, made from its option table\n"
+	"_rcp_operand() {\n"
+	"\tif compset -P 1 '*:'; then\n"
+	"\t\t_remote_files -- ssh\n"
+	"\telse\n"
+	"\t\t_alternative 'files:file:_files' 'hosts:host:_hosts -q -S \\:'\n"
+	"\tfi\n"
+	"}\n"
+	"\n"
+	"_arguments -s -S \\\n";
 
 void cli_complete_zsh(const struct cli_option *table, FILE *out)
 {

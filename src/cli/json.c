@@ -85,7 +85,8 @@ static void put_real(struct rcp_wr *w, const char *name, double v)
 	uint64_t thousandths = 0;
 
 	if (isfinite(v) && v > 0)
-		thousandths = v < 1e16 ? (uint64_t)(v * 1000 + 0.5) : UINT64_C(10000000000000000000);
+		thousandths =
+			v < 1e16 ? (uint64_t)(v * 1000 + 0.5) : UINT64_C(10000000000000000000);
 	key(w, name);
 	cli_print(w, "%" PRIu64 ".%03u", thousandths / 1000, (unsigned)(thousandths % 1000));
 }
@@ -197,7 +198,8 @@ static void put_errors(struct rcp_wr *w, const struct cli_faults *faults)
 	put_count(w, "warnings", faults->warnings);
 }
 
-void cli_json_summary(struct rcp_wr *w, const struct rcp_summary *s, const struct cli_faults *faults)
+void cli_json_summary(struct rcp_wr *w, const struct rcp_summary *s,
+		      const struct cli_faults *faults)
 {
 	open_event(w, "summary");
 	put_text(w, "status", cli_status_word(s->exit_code));

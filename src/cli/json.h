@@ -1,6 +1,6 @@
 /*
- * --json: each function appends one object and a newline. Pure: no descriptor, no clock. Numbers are
- * written alike in every locale; any bytes in a name give valid JSON.
+ * --json: each function appends one object and a newline. Pure: no descriptor, no clock. Numbers
+ * are written alike in every locale; any bytes in a name give valid JSON.
  */
 #ifndef RCP_CLI_JSON_H
 #define RCP_CLI_JSON_H

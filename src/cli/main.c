@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 /*
- * A descriptor 0, 1 or 2 that is closed would be taken by the next file opened, and messages would be
- * written into it. Standard output is opened for reading, so that writing to it is still an error.
+ * A descriptor 0, 1 or 2 that is closed would be taken by the next file opened, and messages would
+ * be written into it. Standard output is opened for reading, so that writing to it is still an
+ * error.
  */
 static void hold_standard_descriptors(void)
 {
@@ -58,7 +59,8 @@ int main(int argc, char **argv)
 	struct rcp_err err = {0};
 
 	hold_standard_descriptors();
-	/* Only how wide and printable a character is: numbers stay as JSON and scripts want them. */
+	/* Only how wide and printable a character is: numbers stay as JSON and scripts want them.
+	 */
 	setlocale(LC_CTYPE, "");
 	cli_signals_ignore_pipe();
 	int code = cli_args_parse(cli_options, argc, argv, &err, &args);

@@ -12,8 +12,8 @@ struct cli_names {
 };
 
 /*
- * path "-" reads standard input. Names end with NUL (nul) or newline; the last may end with the file.
- * Empty ones are skipped. 0, or an rcp_code with *err.
+ * path "-" reads standard input. Names end with NUL (nul) or newline; the last may end with the
+ * file. Empty ones are skipped. 0, or an rcp_code with *err.
  */
 int cli_names_read(const char *path, bool nul, struct rcp_err *err, struct cli_names *out);
 void cli_names_free(struct cli_names *names);

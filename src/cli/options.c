@@ -42,7 +42,7 @@ void cli_args_free(struct cli_args *args)
 	*args = (struct cli_args){0};
 }
 
-/* Edits between two names, counted no further than two columns of memory need. */
+/* Levenshtein's distance, in one row of memory. */
 static size_t distance(const char *a, size_t a_len, const char *b)
 {
 	size_t row[64], b_len = strlen(b);
@@ -166,7 +166,8 @@ static int unknown_long(const struct cli_option *table, const char *word, struct
 	for (const struct cli_option *o = table; !cli_option_end(o); o++)
 		if (o->ready && o->name && !strncmp(o->name, name, len)) {
 			/* getopt refused it although names begin so: more than one does */
-			rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown, "more than one option begins so");
+			rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown,
+				    "more than one option begins so");
 			rcp_err_fix(err, "write it out, such as --%s", o->name);
 			return RCP_E_USAGE;
 		}
@@ -232,7 +233,8 @@ static int one_option(const struct cli_option *o, bool as_long, struct cli_args 
 
 	option_shown(o, as_long, shown, sizeof(shown));
 	if (!o->ready)
-		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown, "not available in this version");
+		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown,
+				   "not available in this version");
 	code = cli_value_set(o, shown, optarg, args, err);
 	if (!code && o->ssh)
 		code = pass_to_ssh(o, optarg, args, err);
@@ -266,12 +268,16 @@ static int take_operands(int argc, char **argv, struct cli_args *args, struct rc
 
 	for (int i = optind; !code && i < argc; i++)
 		code = cli_list_add(&args->operands, argv[i], err);
+	if (!code && args->action == CLI_SERVER && args->operands.count)
+		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, args->operands.items[0],
+				   "--server takes no source and no target");
 	if (code || args->action != CLI_COPY)
 		return code;
 	if (args->operands.count < 2) {
 		rcp_err_set(err, RCP_E_USAGE, 0, NULL,
 			    args->operands.count ? args->operands.items[0] : NULL,
-			    args->operands.count ? "a source but no target" : "no source and no target");
+			    args->operands.count ? "a source but no target"
+						 : "no source and no target");
 		rcp_err_fix(err, "rcp [options] source... target; see rcp --help");
 		return RCP_E_USAGE;
 	}
@@ -289,14 +295,16 @@ static int settle(struct cli_args *args, struct rcp_err *err)
 	args->copy.excludes = args->excludes.items;
 	args->copy.ssh_args = args->ssh_args.items;
 	if (args->nul_names && !args->files_from) {
-		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "-0", "says how --files-from reads its names");
+		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "-0",
+			    "says how --files-from reads its names");
 		rcp_err_fix(err, "add --files-from=FILE");
 		return RCP_E_USAGE;
 	}
 	if (args->files_from && args->action == CLI_COPY && args->operands.count != 1)
-		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--files-from",
-				   "needs one source, the directory that the names are below; got %zu",
-				   args->operands.count);
+		return rcp_err_set(
+			err, RCP_E_USAGE, 0, NULL, "--files-from",
+			"needs one source, the directory that the names are below; got %zu",
+			args->operands.count);
 	return 0;
 }
 

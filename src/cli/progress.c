@@ -150,7 +150,8 @@ static void show_head(struct shown *out, const char *name, size_t len, unsigned 
 }
 
 /* As many from the back, where the whole has `all` columns. */
-static void show_tail(struct shown *out, const char *name, size_t len, unsigned all, unsigned columns)
+static void show_tail(struct shown *out, const char *name, size_t len, unsigned all,
+		      unsigned columns)
 {
 	struct cell cell;
 
@@ -291,12 +292,14 @@ char *cli_progress_end(const struct rcp_summary *s, const char *name, unsigned w
 	struct parts parts = {0};
 	char files[64], time[24];
 
-	snprintf(files, sizeof(files), "%" PRIu64 " %s", s->files, s->files == 1 ? "file" : "files");
+	snprintf(files, sizeof(files), "%" PRIu64 " %s", s->files,
+		 s->files == 1 ? "file" : "files");
 	if (s->exit_code == RCP_EXIT_OK)
 		snprintf(parts.text[PART_PERCENT], 32, " 100%%");
 	part_bytes(s->bytes, &parts);
 	part_rate(s->bytes_per_second, &parts);
-	snprintf(parts.text[PART_TIME], 32, " %8s    ", cli_duration(s->seconds, time, sizeof(time)));
+	snprintf(parts.text[PART_TIME], 32, " %8s    ",
+		 cli_duration(s->seconds, time, sizeof(time)));
 	snprintf(parts.text[PART_TRANSPORT], 32, " %-5.5s", s->transport ? s->transport : "");
 	return compose(name ? name : files, &parts, width, buf);
 }

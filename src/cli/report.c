@@ -30,6 +30,7 @@ static enum cli_progress settle(enum cli_progress wanted, int fd, const struct c
 void cli_report_init(struct cli_report *report, int fd, const struct cli_args *args)
 {
 	*report = (struct cli_report){.fd = fd, .quiet = args->quiet};
+	report->who = args->action == CLI_SERVER ? "rcp --server" : "rcp";
 	report->progress = settle(args->progress, fd, args);
 }
 
@@ -49,12 +50,15 @@ static unsigned window_width(int fd)
 	return size.ws_col;
 }
 
-/* Erases the progress line, so that a message can stand in its place. */
-static void clear_bar(struct cli_report *report, struct rcp_wr *w)
+/* A line to write a message in: the progress line is erased, an open line ended. Blanks do it on
+ * every terminal, where an escape sequence wouldn't. */
+static void fresh_line(struct cli_report *report, struct rcp_wr *w)
 {
 	if (report->bar_drawn)
-		cli_print(w, "\r\033[K");
-	report->bar_drawn = false;
+		cli_print(w, "\r%*s\r", (int)window_width(report->fd) - 1, "");
+	else if (report->line_open)
+		cli_print(w, "\n");
+	report->bar_drawn = report->line_open = false;
 }
 
 void cli_report_line(struct cli_report *report, const char *fmt, ...)
@@ -66,8 +70,8 @@ void cli_report_line(struct cli_report *report, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	clear_bar(report, &w);
-	cli_print(&w, "rcp: %s\n", text);
+	fresh_line(report, &w);
+	cli_print(&w, "%s: %s\n", report->who, text);
 	put(report, &w);
 	rcp_wr_free(&w);
 }
@@ -100,27 +104,56 @@ void cli_report_log(struct cli_report *report, const char *line)
 {
 	struct rcp_wr w = {.max = TEXT_MOST};
 
-	clear_bar(report, &w);
-	cli_print(&w, "rcp: ");
+	fresh_line(report, &w);
+	cli_print(&w, "%s: ", report->who);
 	cli_print_tame(&w, line, strlen(line));
 	cli_print(&w, "\n");
 	put(report, &w);
 	rcp_wr_free(&w);
 }
 
-/* Whole lines as they are, made harmless: rcp's name is not put before another program's words. */
-static void remote_lines(struct cli_report *report, size_t len, bool newline)
+/* The first `len` bytes held, made harmless: rcp's name is not put before another program's words.
+ */
+static void remote_show(struct cli_report *report, size_t len)
 {
 	struct rcp_wr w = {.max = TEXT_MOST};
 
-	clear_bar(report, &w);
+	if (!len)
+		return;
+	if (report->bar_drawn)
+		fresh_line(report, &w);
 	cli_print_tame(&w, report->remote, len);
-	if (newline)
-		cli_print(&w, "\n");
 	put(report, &w);
 	rcp_wr_free(&w);
+	report->line_open = report->remote[len - 1] != '\n';
 	report->remote_len -= len;
 	memmove(report->remote, report->remote + len, report->remote_len);
+}
+
+/* Bytes held without a character that has not come whole, or a carriage return before its newline.
+ */
+static size_t whole_characters(const char *bytes, size_t len)
+{
+	for (size_t back = 1; back <= 3 && back <= len; back++) {
+		unsigned char c = (unsigned char)bytes[len - back];
+		size_t wants = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 || c == '\r' ? 2 : 1;
+
+		if (c >= 0xc0 || c < 0x80)
+			return wants > back ? len - back : len;
+	}
+	return len;
+}
+
+/* How many of the held bytes can be shown now. */
+static size_t remote_ready(const struct cli_report *report)
+{
+	const char *last = memrchr(report->remote, '\n', report->remote_len);
+
+	if (!report->connected)
+		return whole_characters(report->remote, report->remote_len);
+	if (last)
+		return (size_t)(last - report->remote) + 1;
+	return report->remote_len == sizeof(report->remote) ? report->remote_len : 0;
 }
 
 void cli_report_remote(struct cli_report *report, const char *bytes, size_t len)
@@ -133,19 +166,20 @@ void cli_report_remote(struct cli_report *report, const char *bytes, size_t len)
 		report->remote_len += n;
 		bytes += n;
 		len -= n;
-		const char *last = memrchr(report->remote, '\n', report->remote_len);
-
-		if (last)
-			remote_lines(report, (size_t)(last - report->remote) + 1, false);
-		else if (report->remote_len == sizeof(report->remote))
-			remote_lines(report, report->remote_len, true);
+		remote_show(report, remote_ready(report));
 	}
 }
 
 void cli_report_remote_end(struct cli_report *report)
 {
-	if (report->remote_len)
-		remote_lines(report, report->remote_len, true);
+	struct rcp_wr w = {.max = 8};
+
+	remote_show(report, report->remote_len);
+	if (report->line_open)
+		cli_print(&w, "\n");
+	report->line_open = false;
+	put(report, &w);
+	rcp_wr_free(&w);
 }
 
 /* As scp: a job in the background draws nothing on the terminal it no longer has. */
@@ -165,7 +199,9 @@ static void draw_bar(struct cli_report *report, const struct rcp_progress *p, do
 		return;
 	/* one column stays free: a full line would wrap on some terminals */
 	cli_progress_bar(p, rate, window_width(report->fd) - 1, line);
-	cli_print(&w, "\r%s\033[K", line);
+	if (!report->bar_drawn)
+		fresh_line(report, &w);
+	cli_print(&w, "\r%s", line);
 	put(report, &w);
 	rcp_wr_free(&w);
 	report->bar_drawn = true;
@@ -177,6 +213,7 @@ void cli_report_progress(struct cli_report *report, const struct rcp_progress *p
 
 	if (!p->transport)
 		return;
+	report->connected = true;
 	if (report->progress == CLI_PROGRESS_BAR)
 		draw_bar(report, p, rate);
 	if (report->progress != CLI_PROGRESS_PLAIN)
@@ -187,19 +224,41 @@ void cli_report_progress(struct cli_report *report, const struct rcp_progress *p
 	cli_report_line(report, "%s", cli_progress_plain(p, rate, line));
 }
 
-void cli_report_end(struct cli_report *report, const struct rcp_summary *s, const char *name)
+/* "7 files, 1.0 GiB in 00:08, 128.0 MiB/s, tcp" */
+static void end_plain(struct cli_report *report, const struct rcp_summary *s)
+{
+	char size[24], rate[24], time[24];
+
+	cli_report_line(
+		report, "%" PRIu64 " %s, %s in %s, %s/s, %s", s->files,
+		s->files == 1 ? "file" : "files", rcp_size_format(s->bytes, size, sizeof(size)),
+		cli_duration(s->seconds, time, sizeof(time)),
+		rcp_size_format((uint64_t)s->bytes_per_second, rate, sizeof(rate)), s->transport);
+}
+
+static void end_bar(struct cli_report *report, const struct rcp_summary *s, const char *name)
 {
 	struct rcp_wr w = {.max = TEXT_MOST};
 	char line[CLI_LINE_MAX];
 
-	cli_report_remote_end(report);
-	clear_bar(report, &w);
-	if (report->progress == CLI_PROGRESS_BAR && s->transport && foreground(report->fd)) {
-		cli_progress_end(s, name, window_width(report->fd) - 1, line);
-		cli_print(&w, "%s\n", line);
-	}
+	cli_progress_end(s, name, window_width(report->fd) - 1, line);
+	cli_print(&w, "%s\n", line);
 	put(report, &w);
 	rcp_wr_free(&w);
+}
+
+void cli_report_end(struct cli_report *report, const struct rcp_summary *s, const char *name)
+{
+	struct rcp_wr w = {.max = TEXT_MOST};
+
+	cli_report_remote_end(report);
+	fresh_line(report, &w);
+	put(report, &w);
+	rcp_wr_free(&w);
+	if (report->progress == CLI_PROGRESS_PLAIN && s->transport)
+		end_plain(report, s);
+	if (report->progress == CLI_PROGRESS_BAR && s->transport && foreground(report->fd))
+		end_bar(report, s, name);
 }
 
 void cli_report_failures(struct cli_report *report, const struct cli_faults *faults)
@@ -258,9 +317,9 @@ void cli_report_stats(struct cli_report *report, const struct rcp_summary *s,
 	struct rcp_wr w = {.max = TEXT_MOST};
 	char size[24];
 
-	clear_bar(report, &w);
-	cli_print(&w, "%-14s %" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed\n", "files",
-		  s->files, s->skipped, s->failed);
+	fresh_line(report, &w);
+	cli_print(&w, "%-14s %" PRIu64 " copied, %" PRIu64 " skipped, %" PRIu64 " failed\n",
+		  "files", s->files, s->skipped, s->failed);
 	stats_bytes(&w, "bytes", s->bytes);
 	cli_print(&w, "%-14s %.3f s, %s/s\n", "time", s->seconds,
 		  rcp_size_format((uint64_t)s->bytes_per_second, size, sizeof(size)));
@@ -268,8 +327,9 @@ void cli_report_stats(struct cli_report *report, const struct rcp_summary *s,
 	stats_bytes(&w, "zero copy", s->zero_copy_bytes);
 	stats_bytes(&w, "staged", s->staged_bytes);
 	stats_bytes(&w, "resumed", s->resumed_bytes);
-	cli_print(&w, "%-14s %" PRIu64 " chunks sent again, %u reconnections, %" PRIu64
-		      " warnings\n", "trouble", s->resent_chunks, s->retries, faults->warnings);
+	cli_print(&w,
+		  "%-14s %" PRIu64 " chunks sent again, %u reconnections, %" PRIu64 " warnings\n",
+		  "trouble", s->resent_chunks, s->retries, faults->warnings);
 	if (s->crc32_known)
 		cli_print(&w, "%-14s %08" PRIx32 "\n", "crc32", s->crc32);
 	put(report, &w);

@@ -22,12 +22,12 @@ struct run {
 	struct cli_report *report;
 	struct cli_faults faults;
 	struct cli_meter meter;
-	struct rcp_wr line;   /* of JSON or --dry-run, reused */
-	bool out_failed;      /* standard output: told once, then left alone */
+	struct rcp_wr line; /* of JSON or --dry-run, reused */
+	bool out_failed;    /* standard output: told once, then left alone */
 	bool summary_seen;
-	uint64_t json_ns;     /* when the last progress event was written */
+	uint64_t json_ns; /* when the last progress event was written */
 	uint64_t files_ended;
-	char *name;	      /* of the file that ended last */
+	char *name; /* of the first file that ended */
 	char *host, *remote_software;
 };
 
@@ -163,6 +163,16 @@ static void on_remote_output(void *arg, const char *bytes, unsigned long len)
 	cli_report_remote(run->report, bytes, len);
 }
 
+/* A failure that nobody explained must not look like success. */
+static void tell_silence(struct run *run, int code)
+{
+	bool stopped = code == RCP_EXIT_INTERRUPTED || code == RCP_EXIT_TERMINATED;
+
+	if (code != RCP_EXIT_OK && !stopped && !run->faults.count && !run->faults.omitted)
+		cli_report_line(run->report, "failed with exit status %d (%s), no reason was given",
+				code, cli_status_word(code));
+}
+
 static void on_summary(void *arg, const struct rcp_summary *summary)
 {
 	struct run *run = arg;
@@ -171,6 +181,7 @@ static void on_summary(void *arg, const struct rcp_summary *summary)
 	cli_report_end(run->report, summary, run->files_ended == 1 ? run->name : NULL);
 	if (run->args->stats)
 		cli_report_stats(run->report, summary, &run->faults);
+	tell_silence(run, summary->exit_code);
 	cli_report_failures(run->report, &run->faults);
 	cli_report_resume(run->report, summary);
 	if (run->args->json) {

@@ -25,7 +25,8 @@ static void on_signal(int number)
 	struct rcp_copy *copy = atomic_load(&armed);
 
 	if (copy)
-		rcp_copy_cancel(copy, number == SIGINT ? RCP_EXIT_INTERRUPTED : RCP_EXIT_TERMINATED);
+		rcp_copy_cancel(copy,
+				number == SIGINT ? RCP_EXIT_INTERRUPTED : RCP_EXIT_TERMINATED);
 	atomic_fetch_sub(&running, 1);
 	errno = saved;
 }

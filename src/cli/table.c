@@ -1,18 +1,19 @@
 /*
- * The option table. A row starts with ROW; with LATER as long as what it asks for isn't there: then it
- * is refused with "not available in this version".
+ * The option table. A row starts with ROW; with LATER as long as what it asks for isn't there: then
+ * it is refused with "not available in this version".
  */
 #include "cli/table.h"
 
 #include <limits.h>
 
 #define AT(field) offsetof(struct cli_args, field)
-#define KIB 1024
-#define MIB (1024 * 1024)
+#define KIB	  1024
+#define MIB	  (1024 * 1024)
 
 /* CLI_WORD stores an index as int: each list below follows its enum. */
 _Static_assert(sizeof(enum rcp_transport) == sizeof(int), "CLI_WORD stores an int");
-_Static_assert(RCP_TRANSPORT_RDMA == 1 && RCP_TRANSPORT_TCP == 2 && RCP_TRANSPORT_SSH == 3, "order");
+_Static_assert(RCP_TRANSPORT_RDMA == 1 && RCP_TRANSPORT_TCP == 2 && RCP_TRANSPORT_SSH == 3,
+	       "order");
 _Static_assert(RCP_SOURCE_MAPPED == 1 && RCP_SOURCE_STAGED == 2 && RCP_SOURCE_DIRECT == 3, "order");
 _Static_assert(RCP_ENCRYPTION_ALWAYS == 1 && RCP_ENCRYPTION_NEVER == 2, "order");
 _Static_assert(CLI_PROGRESS_BAR == 1 && CLI_PROGRESS_PLAIN == 2 && CLI_PROGRESS_NONE == 3, "order");
@@ -24,10 +25,8 @@ static const char *const encryptions[] = {"auto", "always", "never", NULL};
 static const char *const progresses[] = {"auto", "bar", "plain", "none", NULL};
 
 const char *const cli_group_titles[CLI_GROUPS] = {
-	[CLI_GROUP_WHAT] = "What to copy",
-	[CLI_GROUP_TRUST] = "How to trust it",
-	[CLI_GROUP_LOGIN] = "How to log in",
-	[CLI_GROUP_MOVE] = "How to move it",
+	[CLI_GROUP_WHAT] = "What to copy",   [CLI_GROUP_TRUST] = "How to trust it",
+	[CLI_GROUP_LOGIN] = "How to log in", [CLI_GROUP_MOVE] = "How to move it",
 	[CLI_GROUP_SHOW] = "What to show",
 };
 

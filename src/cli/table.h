@@ -1,6 +1,7 @@
 /*
- * The one option table of rcp(1): parsing, --help, completions and the test of the man page all read
- * it. Plain data that needs nothing but libc, so that a build-time generator can link it alone.
+ * The one option table of rcp(1): parsing, --help, completions and the test of the man page all
+ * read it. Plain data that needs nothing but libc, so that a build-time generator can link it
+ * alone.
  */
 #ifndef RCP_CLI_TABLE_H
 #define RCP_CLI_TABLE_H
@@ -18,7 +19,12 @@ struct cli_list {
 };
 
 enum cli_action { CLI_COPY = 0, CLI_SERVER, CLI_HELP, CLI_VERSION };
-enum cli_progress { CLI_PROGRESS_AUTO = 0, CLI_PROGRESS_BAR, CLI_PROGRESS_PLAIN, CLI_PROGRESS_NONE };
+enum cli_progress {
+	CLI_PROGRESS_AUTO = 0,
+	CLI_PROGRESS_BAR,
+	CLI_PROGRESS_PLAIN,
+	CLI_PROGRESS_NONE
+};
 
 /* The command line, understood. Strings are borrowed from argv. Free with cli_args_free. */
 struct cli_args {
@@ -45,15 +51,28 @@ enum cli_kind {
 	CLI_SSH_ONLY, /* nothing kept but what goes to ssh */
 };
 
-enum cli_group { CLI_GROUP_WHAT, CLI_GROUP_TRUST, CLI_GROUP_LOGIN, CLI_GROUP_MOVE, CLI_GROUP_SHOW, CLI_GROUPS };
+enum cli_group {
+	CLI_GROUP_WHAT,
+	CLI_GROUP_TRUST,
+	CLI_GROUP_LOGIN,
+	CLI_GROUP_MOVE,
+	CLI_GROUP_SHOW,
+	CLI_GROUPS
+};
 
 /* What a shell offers as the argument, where words is NULL. */
-enum cli_offer { CLI_OFFER_NOTHING, CLI_OFFER_FILE, CLI_OFFER_COMMAND, CLI_OFFER_HOST, CLI_OFFER_DEVICE };
+enum cli_offer {
+	CLI_OFFER_NOTHING,
+	CLI_OFFER_FILE,
+	CLI_OFFER_COMMAND,
+	CLI_OFFER_HOST,
+	CLI_OFFER_DEVICE
+};
 
 struct cli_option {
-	char letter;		  /* 0: long name only */
-	const char *name;	  /* long name or NULL: letter only */
-	const char *argument;	  /* its name in help and man page, or NULL: takes none */
+	char letter;	      /* 0: long name only */
+	const char *name;     /* long name or NULL: letter only */
+	const char *argument; /* its name in help and man page, or NULL: takes none */
 	enum cli_group group;
 	enum cli_kind kind;
 	size_t offset;		  /* in struct cli_args */
@@ -63,7 +82,7 @@ struct cli_option {
 	const char *const *words; /* of CLI_WORD, NULL-ended, in the order of the enum */
 	char ssh;		  /* letter under which ssh gets it too, or 0 */
 	enum cli_offer offer;
-	bool ready;		  /* false: refused, and absent from help, man page and completions */
+	bool ready; /* false: refused, and absent from help, man page and completions */
 	const char *help;
 };
 

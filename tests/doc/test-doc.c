@@ -120,7 +120,8 @@ static void man_page_has_exactly_the_options(void **state)
 		for (unsigned i = 0; i < items; i++)
 			found += !strcmp(seen[i], text);
 		if (found != o->ready)
-			fail_msg("man page: \"%s\" found %u times, ready %d", text, found, o->ready);
+			fail_msg("man page: \"%s\" found %u times, ready %d", text, found,
+				 o->ready);
 		ready += o->ready;
 	}
 	assert_int_equal(items, ready);
@@ -167,7 +168,8 @@ static void help_text(const struct cli_option *o, char *out, size_t size)
 	else if (o->argument)
 		strcpy(argument, o->argument);
 	if (o->letter && o->name)
-		snprintf(out, size, "\n  -%c, --%s%s%s", o->letter, o->name, argument[0] ? "=" : "", argument);
+		snprintf(out, size, "\n  -%c, --%s%s%s", o->letter, o->name, argument[0] ? "=" : "",
+			 argument);
 	else if (o->letter)
 		snprintf(out, size, "\n  -%c%s%s", o->letter, argument[0] ? " " : "", argument);
 	else
@@ -223,7 +225,8 @@ static void keys_are_documented(const struct rcp_wr *w, const char *section, con
 
 static void json_keys_are_documented(void **state)
 {
-	const char *section = strstr(man, "\n.Sh JSON\n"), *end = strstr(man, "\n.Sh ENVIRONMENT\n");
+	const char *section = strstr(man, "\n.Sh JSON\n"),
+		   *end = strstr(man, "\n.Sh ENVIRONMENT\n");
 	const struct rcp_fault f = {.call = "", .object = "", .reason = "", .fix = ""};
 	struct cli_faults faults = {0};
 	struct rcp_wr w = {.max = 1 << 20};
@@ -247,9 +250,9 @@ static void json_keys_are_documented(void **state)
 
 static void exit_statuses_are_documented(void **state)
 {
-	static const int all[] = {RCP_EXIT_OK,	      RCP_EXIT_PARTIAL,	    RCP_EXIT_USAGE,
-				  RCP_EXIT_CONNECT,   RCP_EXIT_INTEGRITY,   RCP_EXIT_IO,
-				  RCP_EXIT_LINK,      RCP_EXIT_INTERRUPTED, RCP_EXIT_TERMINATED};
+	static const int all[] = {RCP_EXIT_OK,	    RCP_EXIT_PARTIAL,	  RCP_EXIT_USAGE,
+				  RCP_EXIT_CONNECT, RCP_EXIT_INTEGRITY,	  RCP_EXIT_IO,
+				  RCP_EXIT_LINK,    RCP_EXIT_INTERRUPTED, RCP_EXIT_TERMINATED};
 	const char *section = strstr(man, "\n.Sh EXIT STATUS\n");
 	const char *end = section ? strstr(section + 1, "\n.Sh ") : NULL;
 

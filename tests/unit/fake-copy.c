@@ -86,6 +86,9 @@ static void tell_start(struct rcp_copy *copy)
 				     .sealed = true,
 			     });
 	/* a banner in two pieces, with what would move the cursor */
+	w->remote_output(w->arg, "b\xc3", 2);
+	w->remote_output(w->arg, "\xa4n\r", 3);
+	w->remote_output(w->arg, "\n", 1);
 	w->remote_output(w->arg, "ban", 3);
 	w->remote_output(w->arg, "ner \\o/ \033[2J\r\nrest", 18);
 }
@@ -156,6 +159,10 @@ int rcp_copy_run(struct rcp_copy *copy)
 {
 	if (scenario(copy, "fake:wait") || scenario(copy, "fake:deaf"))
 		return run_until_cancelled(copy, scenario(copy, "fake:deaf"));
+	if (scenario(copy, "fake:asks")) {
+		copy->watch.remote_output(copy->watch.arg, "Code: ", 6);
+		return run_until_cancelled(copy, false);
+	}
 	if (scenario(copy, "fake:mute"))
 		return RCP_EXIT_CONNECT;
 	tell_start(copy);
@@ -169,7 +176,9 @@ int rcp_copy_run(struct rcp_copy *copy)
 	for (uint64_t step = 0; step <= 40; step++) {
 		tell_progress(copy, step);
 		if (scenario(copy, "fake:slow"))
-			poll(NULL, 0, 50);
+			poll(NULL, 0, 20);
+		if (step == 20)
+			copy->watch.remote_output(copy->watch.arg, "later\nand ", 10);
 	}
 	copy->watch.file(copy->watch.arg, "big\nname", 40 << 20, "copied");
 	return tell_summary(copy, RCP_EXIT_OK, 1, 0);

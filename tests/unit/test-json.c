@@ -116,8 +116,9 @@ static struct rcp_wr fresh(void)
 /* The reader must refuse, or nothing here proves anything. */
 static void the_reader_refuses(void **state)
 {
-	static const char *const bad[] = {"{\"a\":1,}", "{\"a\" 1}", "{a:1}", "\"\n\"", "\"\\x\"", "01",
-					  "1.", "\"\xff\"", "[1 2]", "\"\\u12g4\"", "nan", "", "1,5"};
+	static const char *const bad[] = {
+		"{\"a\":1,}", "{\"a\" 1}", "{a:1}",	  "\"\n\"", "\"\\x\"", "01", "1.",
+		"\"\xff\"",   "[1 2]",	   "\"\\u12g4\"", "nan",    "",	       "1,5"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -153,8 +154,9 @@ static void file_event(void **state)
 
 	(void)state;
 	cli_json_file(&w, "d/\xc3\xa9\xff\n\"", UINT64_MAX, "copied");
-	assert_string_equal(line_of(&w), "{\"event\":\"file\",\"name\":\"d/\xc3\xa9\\u00ff\\n\\\"\","
-					 "\"bytes\":18446744073709551615,\"status\":\"copied\"}\n");
+	assert_string_equal(line_of(&w),
+			    "{\"event\":\"file\",\"name\":\"d/\xc3\xa9\\u00ff\\n\\\"\","
+			    "\"bytes\":18446744073709551615,\"status\":\"copied\"}\n");
 	rcp_wr_free(&w);
 }
 
@@ -174,20 +176,26 @@ static void start_event(void **state)
 
 static void transport_event(void **state)
 {
-	struct rcp_transport_info i = {.transport = "rdma", .fabric = "roce-v2", .detail = "mlx5_0"};
+	struct rcp_transport_info i = {
+		.transport = "rdma", .fabric = "roce-v2", .detail = "mlx5_0"};
 	struct rcp_wr w = fresh();
 
 	(void)state;
 	cli_json_transport(&w, &i, "h", NULL);
-	assert_string_equal(line_of(&w),
-			    "{\"event\":\"transport\",\"transport\":\"rdma\",\"fabric\":\"roce-v2\","
-			    "\"detail\":\"mlx5_0\",\"fallback_reason\":null,\"sealed\":false,"
-			    "\"host\":\"h\",\"remote_software\":null}\n");
+	assert_string_equal(
+		line_of(&w),
+		"{\"event\":\"transport\",\"transport\":\"rdma\",\"fabric\":\"roce-v2\","
+		"\"detail\":\"mlx5_0\",\"fallback_reason\":null,\"sealed\":false,"
+		"\"host\":\"h\",\"remote_software\":null}\n");
 	rcp_wr_free(&w);
 }
 
 static const struct rcp_fault disk_full = {
-	.code = RCP_EXIT_IO, .sys_errno = ENOSPC, .call = "pwrite", .object = "a", .reason = "full",
+	.code = RCP_EXIT_IO,
+	.sys_errno = ENOSPC,
+	.call = "pwrite",
+	.object = "a",
+	.reason = "full",
 	.fix = "make room",
 };
 
@@ -227,10 +235,14 @@ static void progress_event(void **state)
 static void summary_has_every_key(void **state)
 {
 	static const char *const keys[] = {
-		"status", "exit_code", "files", "bytes", "seconds", "bytes_per_second", "transport",
-		"fabric", "fallback_reason", "zero_copy_bytes", "staged_bytes", "resumed_bytes",
-		"resent_chunks", "crc32", "errors", "bottleneck", "skipped", "failed", "retries",
-		"sealed", "resumable", "errors_omitted", "warnings",
+		"status",	   "exit_code",	   "files",
+		"bytes",	   "seconds",	   "bytes_per_second",
+		"transport",	   "fabric",	   "fallback_reason",
+		"zero_copy_bytes", "staged_bytes", "resumed_bytes",
+		"resent_chunks",   "crc32",	   "errors",
+		"bottleneck",	   "skipped",	   "failed",
+		"retries",	   "sealed",	   "resumable",
+		"errors_omitted",  "warnings",
 	};
 	struct rcp_summary s = {0};
 	struct cli_faults faults = {0};
@@ -257,8 +269,13 @@ static void summary_has_every_key(void **state)
 static void summary_values(void **state)
 {
 	struct rcp_summary s = {
-		.exit_code = RCP_EXIT_INTERRUPTED, .seconds = 1.0625, .bytes_per_second = NAN,
-		.crc32_known = true, .crc32 = 0xbeef, .bottleneck = "sink", .fabric = "iwarp",
+		.exit_code = RCP_EXIT_INTERRUPTED,
+		.seconds = 1.0625,
+		.bytes_per_second = NAN,
+		.crc32_known = true,
+		.crc32 = 0xbeef,
+		.bottleneck = "sink",
+		.fabric = "iwarp",
 	};
 	struct cli_faults faults = {0};
 	struct rcp_wr w = fresh();
@@ -343,18 +360,12 @@ static void faults_for_people(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_reader_refuses),
-		cmocka_unit_test(any_byte_in_a_name),
-		cmocka_unit_test(file_event),
-		cmocka_unit_test(start_event),
-		cmocka_unit_test(transport_event),
-		cmocka_unit_test(error_event),
-		cmocka_unit_test(progress_event),
-		cmocka_unit_test(summary_has_every_key),
-		cmocka_unit_test(summary_values),
-		cmocka_unit_test(numbers_know_no_locale),
-		cmocka_unit_test(errors_are_bounded),
-		cmocka_unit_test(faults_for_people),
+		cmocka_unit_test(the_reader_refuses), cmocka_unit_test(any_byte_in_a_name),
+		cmocka_unit_test(file_event),	      cmocka_unit_test(start_event),
+		cmocka_unit_test(transport_event),    cmocka_unit_test(error_event),
+		cmocka_unit_test(progress_event),     cmocka_unit_test(summary_has_every_key),
+		cmocka_unit_test(summary_values),     cmocka_unit_test(numbers_know_no_locale),
+		cmocka_unit_test(errors_are_bounded), cmocka_unit_test(faults_for_people),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

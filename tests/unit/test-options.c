@@ -90,14 +90,15 @@ static void scp_letters(void **state)
 {
 	struct cli_args args;
 	struct rcp_err err;
-	static const char *const ssh[] = {"-p", "2222", "-i",  "key", "-F", "cfg", "-o", "A=b",
-					  "-o", "C=d",	"-J", "jump", "-4", "-q"};
+	static const char *const ssh[] = {"-p",	 "2222", "-i",	"key", "-F",   "cfg", "-o",
+					  "A=b", "-o",	 "C=d", "-J",  "jump", "-4",  "-q"};
 
 	(void)state;
-	assert_int_equal(parse("-rpP 2222 -i key a -F cfg -oA=b -o C=d b -J jump -4 -q -l 8000 -vvv "
-			       "-S /bin/ssh host:",
-			       &err, &args),
-			 0);
+	assert_int_equal(
+		parse("-rpP 2222 -i key a -F cfg -oA=b -o C=d b -J jump -4 -q -l 8000 -vvv "
+		      "-S /bin/ssh host:",
+		      &err, &args),
+		0);
 	assert_true(args.copy.recursive && args.copy.times && args.quiet);
 	assert_false(args.copy.archive);
 	assert_int_equal(args.ssh_args.count, sizeof(ssh) / sizeof(ssh[0]));
@@ -199,8 +200,7 @@ static void actions_need_no_operands(void **state)
 static void wrong_options_are_named(void **state)
 {
 	(void)state;
-	refused("--transprot=tcp a b",
-		"--transprot: unknown option (did you mean --transport?)");
+	refused("--transprot=tcp a b", "--transprot: unknown option (did you mean --transport?)");
 	refused("--jsom a b", "--jsom: unknown option (did you mean --json?)");
 	refused("--zzzzzzzzzzz a b", "--zzzzzzzzzzz: unknown option (see rcp --help)");
 	refused("-rz a b", "-z: unknown option (see rcp --help)");
@@ -208,7 +208,8 @@ static void wrong_options_are_named(void **state)
 	refused("--json=1 a b", "--json: takes no argument");
 	refused("a b --slots", "--slots: needs an argument: N");
 	refused("a b -P", "-P: needs an argument: PORT");
-	refused("--s a b", "--s: more than one option begins so (write it out, such as --skip-existing)");
+	refused("--s a b",
+		"--s: more than one option begins so (write it out, such as --skip-existing)");
 	refused("--\x1b[2J a b", "--\\x1b[2J: unknown option (see rcp --help)");
 	refused("--device= a b", "--device: its argument is empty: DEV[:PORT]");
 }
@@ -230,8 +231,9 @@ static void wrong_values_are_told_with_limits(void **state)
 		"-P: '99999999999999999999' is out of range (1 to 65535)");
 	refused("--chunk-size=3K a b", "--chunk-size: '3K' is out of range (4.0 KiB to 16.0 MiB in "
 				       "steps of 4.0 KiB)");
-	refused("--chunk-size=5000 a b", "--chunk-size: '5000' is between two steps (4.0 KiB to 16.0 "
-					 "MiB in steps of 4.0 KiB)");
+	refused("--chunk-size=5000 a b",
+		"--chunk-size: '5000' is between two steps (4.0 KiB to 16.0 "
+		"MiB in steps of 4.0 KiB)");
 	refused("--chunk-size=big a b", "--chunk-size: 'big' is not a size (4.0 KiB to 16.0 MiB in "
 					"steps of 4.0 KiB)");
 	refused("--bwlimit=0 a b",
@@ -245,18 +247,26 @@ static void operands_are_counted(void **state)
 	(void)state;
 	refused("-r", "no source and no target (rcp [options] source... target; see rcp --help)");
 	refused("a", "a: a source but no target (rcp [options] source... target; see rcp --help)");
+	refused("--server x", "x: --server takes no source and no target");
 	refused("-0 a b", "-0: says how --files-from reads its names (add --files-from=FILE)");
-	refused("--files-from=l a b c", "--files-from: needs one source, the directory that the names "
-					"are below; got 2");
+	refused("--files-from=l a b c",
+		"--files-from: needs one source, the directory that the names "
+		"are below; got 2");
 }
 
 /* A table of the test's own, so that it holds whatever the real one's rows become. */
 static void what_is_not_ready_is_hidden_and_refused(void **state)
 {
 	static const struct cli_option table[] = {
-		{.letter = 'q', .name = "later", .kind = CLI_FLAG, .help = "not yet",
+		{.letter = 'q',
+		 .name = "later",
+		 .kind = CLI_FLAG,
+		 .help = "not yet",
 		 .offset = offsetof(struct cli_args, quiet)},
-		{.name = "now", .kind = CLI_FLAG, .ready = true, .help = "already there",
+		{.name = "now",
+		 .kind = CLI_FLAG,
+		 .ready = true,
+		 .help = "already there",
 		 .offset = offsetof(struct cli_args, json)},
 		{0},
 	};

@@ -36,8 +36,9 @@ static void a_line_as_scp_has_it(void **state)
 	char buf[CLI_LINE_MAX];
 
 	(void)state;
-	assert_string_equal(cli_progress_bar(&half, 100 << 20, 80, buf),
-			    "big.img                           50%  512.0 MiB  100.0 MiB/s    00:05 ETA rdma ");
+	assert_string_equal(
+		cli_progress_bar(&half, 100 << 20, 80, buf),
+		"big.img                           50%  512.0 MiB  100.0 MiB/s    00:05 ETA rdma ");
 }
 
 static void several_files_are_counted(void **state)
@@ -76,11 +77,14 @@ static void exactly_as_wide_as_told(void **state)
 	static const char *const names[] = {
 		"",
 		"a",
-		"\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe6\x97\xa5",
+		"\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe6\x97"
+		"\xa5",
 		"e\xcc\x81\xcc\x81\xcc\x81 combining e\xcc\x81\xcc\x81\xcc\x81",
 		"bad \xff\xfe\x80 bytes and \x1b[2J and \n and \\",
-		("\xe2\x80\xae" "reversed, which may not reach the terminal"),
-		"a/very/long/path/that/goes/on/and/on/and/on/and/on/and/on/and/on/until/it/ends.bin",
+		("\xe2\x80\xae"
+		 "reversed, which may not reach the terminal"),
+		"a/very/long/path/that/goes/on/and/on/and/on/and/on/and/on/and/on/until/it/"
+		"ends.bin",
 		"\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80\xf0\x9f\x98\x80",
 	};
 	struct rcp_progress p = half;
@@ -163,13 +167,14 @@ static void durations(void **state)
 	static const struct {
 		double seconds;
 		const char *text;
-	} cases[] = {{-1, "--:--"},   {0, "00:00"},	   {59.4, "00:59"},	{59.6, "01:00"},
+	} cases[] = {{-1, "--:--"},   {0, "00:00"},	 {59.4, "00:59"},   {59.6, "01:00"},
 		     {3599, "59:59"}, {3600, "1:00:00"}, {360000, "4d04h"}, {1e30, "--:--"}};
 	char buf[32];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		assert_string_equal(cli_duration(cases[i].seconds, buf, sizeof(buf)), cases[i].text);
+		assert_string_equal(cli_duration(cases[i].seconds, buf, sizeof(buf)),
+				    cases[i].text);
 }
 
 static void feed(struct cli_meter *m, double seconds, double bytes)
@@ -217,14 +222,18 @@ static void odd_clocks_do_no_harm(void **state)
 static void the_end_shows_the_mean(void **state)
 {
 	struct rcp_summary s = {
-		.files = 1, .bytes = 1 << 30, .seconds = 8, .bytes_per_second = 128 << 20,
+		.files = 1,
+		.bytes = 1 << 30,
+		.seconds = 8,
+		.bytes_per_second = 128 << 20,
 		.transport = "tcp",
 	};
 	char buf[CLI_LINE_MAX];
 
 	(void)state;
-	assert_string_equal(cli_progress_end(&s, "big.img", 80, buf),
-			    "big.img                          100%    1.0 GiB  128.0 MiB/s    00:08     tcp  ");
+	assert_string_equal(
+		cli_progress_end(&s, "big.img", 80, buf),
+		"big.img                          100%    1.0 GiB  128.0 MiB/s    00:08     tcp  ");
 	s.files = 7;
 	assert_non_null(strstr(cli_progress_end(&s, NULL, 80, buf), "7 files "));
 	s.exit_code = RCP_EXIT_PARTIAL;
@@ -238,13 +247,15 @@ static void a_plain_line_for_logs(void **state)
 
 	(void)state;
 	p.name = "x\ny";
-	assert_string_equal(cli_progress_plain(&p, 100 << 20, buf),
-			    "50%, 512.0 MiB of 1.0 GiB, 0 of 1 files, 100.0 MiB/s, 00:05 left, rdma, x\\ny");
+	assert_string_equal(
+		cli_progress_plain(&p, 100 << 20, buf),
+		"50%, 512.0 MiB of 1.0 GiB, 0 of 1 files, 100.0 MiB/s, 00:05 left, rdma, x\\ny");
 	p.total_final = false;
 	p.name = NULL;
 	p.transport = NULL;
-	assert_string_equal(cli_progress_plain(&p, 0, buf),
-			    "--%, 512.0 MiB of 1.0 GiB+, 0 of 1+ files, 0 B/s, --:-- left, connecting");
+	assert_string_equal(
+		cli_progress_plain(&p, 0, buf),
+		"--%, 512.0 MiB of 1.0 GiB+, 0 of 1+ files, 0 B/s, --:-- left, connecting");
 }
 
 int main(void)
