@@ -19,7 +19,6 @@ struct rcp_ssh_params {
 	const char *const *args; /* the user's, NULL-ended, or NULL */
 	const char *user;	 /* or NULL */
 	const char *host;	 /* without brackets */
-	uint16_t port;		 /* 0: ssh's own choice */
 	int family;		 /* 0, 4 or 6 */
 	const char *rcp_path;	 /* NULL: "rcp" */
 };
@@ -47,7 +46,7 @@ int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 /* The remote rcp has answered. */
 void rcp_ssh_answered(struct rcp_ssh *ssh);
 
-/* Let it end: grace_ms to go by itself (its pipes closed by their owner), then SIGTERM, 2 s later
+/* Let it end: grace_ms to go by itself (its pipes closed by their owner), then SIGTERM, 1 s later
  * SIGKILL. exited comes in any case. May be called again with less. */
 void rcp_ssh_close(struct rcp_ssh *ssh, unsigned grace_ms);
 
