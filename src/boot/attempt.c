@@ -10,11 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_rdma(const struct rcp_attempt *a)
-{
-	return a->cand.kind == RCP_LINK_RDMA_CM || a->cand.kind == RCP_LINK_RDMA_OOB;
-}
-
 /* ---- can the source's memory be registered? Asked before the link is settled on ---- */
 
 static void probe_work(struct rcp_job *job)
@@ -401,7 +396,7 @@ int attempt_expect(struct rcp_attempt *a)
 
 	if (!(run->req.transports & 1u << a->cand.kind) || a->cand.kind > RCP_LINK_PIPE)
 		return unwanted(a, "a kind of link that was not asked for");
-	if (is_rdma(a) && !run->rdma)
+	if (talk_is_rdma(a->cand.kind) && !run->rdma)
 		return unwanted(a, rcp_err_reason(&run->rdma_err));
 	if (a->cand.kind == RCP_LINK_TCP && !run->listen)
 		return unwanted(a, "no TCP port is open here");

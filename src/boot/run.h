@@ -1,6 +1,6 @@
 /*
  * One copy at one end: the loop, what is open on it, and how it all ends. Shared by run.c (life and
- * teardown), talk.c (negotiation), attempt.c (making links), initiator.c, server.c and local.c.
+ * teardown), talk.c and talk_msg.c (negotiation), attempt.c (making links), initiator.c, server.c and local.c.
  *
  * Loop's thread. Nothing here blocks but the jobs.
  *
@@ -179,7 +179,12 @@ void request_free(struct rcp_request *req);
 int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
 void run_env(struct rcp_run *run, struct rcp_session_env *env);
 
-/* talk.c */
+/* talk.c, talk_msg.c */
+#define TALK_OTHER_MS 6000 /* one try of TCP or the pipe */
+#define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
+bool talk_is_rdma(enum rcp_link_kind kind);
+void talk_use(struct rcp_attempt *a);
+void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m);
 void talk_start(struct rcp_run *run);
 void talk_turn(struct rcp_run *run);
 /* Messages from CAPS on; false where the session is meant. */

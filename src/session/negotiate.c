@@ -84,7 +84,7 @@ static bool same_fabric(const struct rcp_rdma_port *m, const struct rcp_rdma_por
 static bool candidate_cm(const struct rcp_rdma_port *m, const struct rcp_rdma_port *p,
 			 struct rcp_candidate *c)
 {
-	char a[64], b[64];
+	char a[INET6_ADDRSTRLEN], b[INET6_ADDRSTRLEN];
 	int64_t score = p->cm_port ? pair_addrs(m, p, c) : -1;
 
 	if (score < 0)

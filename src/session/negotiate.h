@@ -16,7 +16,7 @@ struct rcp_candidate {
 	struct sockaddr_storage local, remote; /* RDMA_CM: with the peer's cm_port */
 	enum rcp_gid_type gid_type;	       /* RDMA_OOB */
 	int64_t score;
-	char label[160]; /* for -v */
+	char label[320]; /* for -v */
 };
 
 struct rcp_negotiate {
