@@ -300,8 +300,7 @@ static void ssh_exited(void *arg, const struct rcp_err *cause)
 	if (run->ending)
 		return;
 	/* The peer's own ABORT, a verdict, or a protocol error were there first and stand. */
-	if (!rcp_err_is(&run->lost) || run->lost.code == RCP_E_LINK || run->lost.text[0] == 0 ||
-	    cause->code == RCP_E_CONNECT) {
+	if (!rcp_err_is(&run->lost) || run->lost.code == RCP_E_LINK) {
 		run->lost = *cause;
 		if (!run->lost_ns)
 			run->lost_ns = rcp_now_ns();
@@ -328,7 +327,6 @@ int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp
 		return (int)err->code;
 	if (rcp_ctl_new_pipe(&run->loop, rfd, wfd, false, run->host, &pipe_ops, run, err, &run->pipe))
 		return (int)err->code;
-	rcp_ctl_set_peer_role(run->pipe, run->req.role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE);
 	say_hello(run);
 	if (say_start(run, err) || say_names(run, err))
 		return (int)err->code;

@@ -144,7 +144,8 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 	struct rcp_err err = run->lost;
 
 	/* ssh's own last words name the cause better than a closed pipe does. */
-	if (!rcp_err_is(&err) || (run->ssh && now - run->lost_ns < RCP_SEC))
+	if (!rcp_err_is(&err) ||
+	    (run->ssh && err.code == RCP_E_LINK && now - run->lost_ns < RCP_SEC))
 		return;
 	run_stats(run);
 	if (run->stats.verdict_known) {

@@ -34,7 +34,6 @@ static void settle(struct rcp_run *run, struct rcp_ctl *ctl)
 	run->ctl = ctl;
 	if (run->pipe)
 		rcp_ctl_expect(run->pipe, 0, NULL);
-	rcp_ctl_set_peer_role(ctl, run->req.role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE);
 	rcp_ctl_set_ops(ctl, &talk_ctl_ops, run);
 	talk_start(run);
 }

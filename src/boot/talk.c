@@ -187,6 +187,7 @@ void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m)
 void talk_start(struct rcp_run *run)
 {
 	rcp_ctl_set_phase(run->ctl, RCP_PHASE_TALK);
+	rcp_ctl_set_peer_role(run->ctl, run->req.role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE);
 	rcp_ctl_keepalive(run->ctl, RUN_PING_MS, RUN_DEAD_MS);
 	talk_rdma_look(run);
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;

@@ -242,8 +242,6 @@ static void ctl_down(void *arg, const struct rcp_err *cause)
 	else
 		rcp_ctl_free(&run->pipe);
 	run->ctl = NULL;
-	if (run->used && err.code == RCP_E_CONNECT && !err.text[0])
-		err.code = RCP_E_LINK;
 	rcp_err_object(&err, run->host);
 	run_lost(run, &err);
 }
