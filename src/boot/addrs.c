@@ -91,8 +91,8 @@ static bool fits(const union rcp_sa *sa, int family)
 /* Bridges for containers and guests: seldom the way in, and the same on many hosts. */
 static bool is_inner(const char *netdev)
 {
-	static const char *const prefix[] = {"docker", "br-",  "veth", "virbr",  "vnet",
-					     "lxc",    "lxd", "cni",  "flannel", "podman", "cali"};
+	static const char *const prefix[] = {"docker", "br-", "veth",	 "virbr",  "vnet", "lxc",
+					     "lxd",    "cni", "flannel", "podman", "cali"};
 
 	for (size_t i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
 		if (strncmp(netdev, prefix[i], strlen(prefix[i])) == 0)

@@ -1,6 +1,6 @@
 /*
- * The addresses at which a host can be reached, as READY tells them. Loop's thread; rcp_addrs_local asks
- * the kernel, the rest is pure.
+ * The addresses at which a host can be reached, as READY tells them. Loop's thread; rcp_addrs_local
+ * asks the kernel, the rest is pure.
  */
 #ifndef RCP_BOOT_ADDRS_H
 #define RCP_BOOT_ADDRS_H
@@ -20,14 +20,15 @@ struct rcp_addrs {
 };
 
 /*
- * This host's, best first. ssh_connection: the environment's SSH_CONNECTION ("client port server port") or
- * NULL; the server's address in it goes first, and only where that is a loopback address are loopback
- * addresses listed. Link-local and down ones are left out. family: 0, 4 or 6.
+ * This host's, best first. ssh_connection: the environment's SSH_CONNECTION ("client port server
+ * port") or NULL; the server's address in it goes first, and only where that is a loopback address
+ * are loopback addresses listed. Link-local and down ones are left out. family: 0, 4 or 6.
  */
 int rcp_addrs_local(const char *ssh_connection, int family, struct rcp_err *err,
 		    struct rcp_addrs *out);
 
-/* Unless it is there already; to the front, or to the end (ignored where full). netdev may be NULL. */
+/* Unless it is there already; to the front, or to the end (ignored where full). netdev may be NULL.
+ */
 void rcp_addrs_add(struct rcp_addrs *addrs, const union rcp_sa *sa, const char *netdev, bool front);
 
 /* ADDR records: family 4 or 6, IPv4 in the first 4 of the 16 bytes. */

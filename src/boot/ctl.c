@@ -130,7 +130,7 @@ void ctl_poll(struct rcp_ctl *ctl)
 	poll_for(&ctl->r, in, on_readable);
 }
 
-/* --- turns ------------------------------------------------------------------------------------- */
+/* --- turns --- */
 
 void ctl_opened(struct rcp_ctl *ctl)
 {
@@ -172,7 +172,7 @@ void ctl_kick(struct rcp_ctl *ctl, unsigned due)
 	uv_idle_start(&ctl->turn, on_turn); /* also keeps the loop from sleeping */
 }
 
-/* --- deadlines ---------------------------------------------------------------------------------- */
+/* --- deadlines --- */
 
 /* "30 s", "0.5 s" */
 static const char *seconds(unsigned ms, char buf[32])
@@ -191,7 +191,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* 0: silence does not count now. */
 static uint64_t dead_at(const struct rcp_ctl *ctl)
 {
-	return ctl->dead_ms && ctl->state == CTL_OPEN && !ctl->paused ? ctl->last_in + ctl->dead_ms : 0;
+	return ctl->dead_ms && ctl->state == CTL_OPEN && !ctl->paused ? ctl->last_in + ctl->dead_ms
+								      : 0;
 }
 
 static uint64_t ping_at(const struct rcp_ctl *ctl)
@@ -250,8 +251,8 @@ static void silence(struct rcp_ctl *ctl)
 		ctl->last_in = uv_now(ctl->loop);
 		return;
 	}
-	rcp_err_set(&ctl->cause, RCP_E_LINK, ETIMEDOUT, "", ctl->name, "no word from the peer for %s",
-		    seconds(ctl->dead_ms, s));
+	rcp_err_set(&ctl->cause, RCP_E_LINK, ETIMEDOUT, "", ctl->name,
+		    "no word from the peer for %s", seconds(ctl->dead_ms, s));
 	ctl_die(ctl);
 }
 
@@ -309,7 +310,7 @@ void rcp_ctl_expect(struct rcp_ctl *ctl, unsigned ms, const char *what)
 	ctl_arm(ctl);
 }
 
-/* --- making --------------------------------------------------------------------------------------- */
+/* --- making --- */
 
 static struct rcp_ctl *make(uv_loop_t *loop, const char *name, const struct rcp_ctl_ops *ops,
 			    void *arg, struct rcp_err *err)
@@ -420,8 +421,8 @@ int rcp_ctl_new_pipe(struct uv_loop_s *loop, int rfd, int wfd, bool responder, c
 }
 
 int rcp_ctl_new_tls(struct uv_loop_s *loop, int fd, const struct rcp_tls_params *tls,
-		    unsigned handshake_ms, const char *name, const struct rcp_ctl_ops *ops, void *arg,
-		    struct rcp_err *err, struct rcp_ctl **out)
+		    unsigned handshake_ms, const char *name, const struct rcp_ctl_ops *ops,
+		    void *arg, struct rcp_err *err, struct rcp_ctl **out)
 {
 	struct rcp_ctl *ctl = make(loop, name, ops, arg, err);
 
@@ -453,7 +454,7 @@ int rcp_ctl_new_tls(struct uv_loop_s *loop, int fd, const struct rcp_tls_params 
 	return 0;
 }
 
-/* --- the rest of the interface --------------------------------------------------------------------- */
+/* --- the rest of the interface --- */
 
 void rcp_ctl_set_ops(struct rcp_ctl *ctl, const struct rcp_ctl_ops *ops, void *arg)
 {
@@ -537,7 +538,7 @@ const char *rcp_ctl_identity(const struct rcp_ctl *ctl)
 	return ctl->tls ? rcp_tls_identity(ctl->tls) : "";
 }
 
-/* --- the end ------------------------------------------------------------------------------------------ */
+/* --- the end --- */
 
 void ctl_half_close(struct rcp_ctl *ctl)
 {

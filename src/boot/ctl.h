@@ -23,9 +23,9 @@ struct rcp_ctl;
 
 /* What the responder writes before its first frame on a pipe: all before it is the remote shell's
  * talk, not the protocol's. Begins with a byte that no shell prints and that is not in it again. */
-#define RCP_CTL_MARKER "\0rcp-1\r\n"
+#define RCP_CTL_MARKER	   "\0rcp-1\r\n"
 #define RCP_CTL_MARKER_LEN 8
-#define RCP_CTL_JUNK_MAX (64 << 10)
+#define RCP_CTL_JUNK_MAX   (64 << 10)
 
 /* More than this waiting means that the peer does not read: down with RCP_E_LINK. */
 #define RCP_CTL_QUEUE_MAX (64u << 20)
@@ -37,30 +37,30 @@ struct rcp_ctl_ops {
 	 * responder: from the first turn. No message comes before. May be NULL. */
 	void (*ready)(void *arg);
 	/*
-	 * Decoded, legal for the sender in the phase. Spans are valid during the call only. ABORT is
-	 * delivered like any other; PING is not. CHUNK: bytes point to where chunk_place said.
+	 * Decoded, legal for the sender in the phase. Spans are valid during the call only. ABORT
+	 * is delivered like any other; PING is not. CHUNK: bytes point to where chunk_place said.
 	 */
 	void (*message)(void *arg, const struct rcp_msg *msg);
 	/* All that was sent has been written. May be NULL. */
 	void (*drained)(void *arg);
-	/* Initiator, pipe: what came before the marker (shell banners), in one piece or none; before
-	 * ready, or before the down that it caused. May be NULL. */
+	/* Initiator, pipe: what came before the marker (shell banners), in one piece or none;
+	 * before ready, or before the down that it caused. May be NULL. */
 	void (*banner)(void *arg, const char *bytes, size_t len);
-	/* Where a CHUNK's bytes (64-byte header and payload) go; NULL: not the peer's to fill, which
-	 * is an error of the protocol. room: bytes there. May be NULL (no chunks here). */
+	/* Where a CHUNK's bytes (64-byte header and payload) go; NULL: not the peer's to fill,
+	 * which is an error of the protocol. room: bytes there. May be NULL (no chunks here). */
 	uint8_t *(*chunk_place)(void *arg, uint32_t slot, size_t *room);
 	/* Asked for by rcp_ctl_wake. May be NULL. */
 	void (*wake)(void *arg);
-	/* The last callback; every send_chunk had its done, fds and handles are gone. cause is RCP_OK
-	 * after a wanted close. rcp_ctl_free may be called from inside. */
+	/* The last callback; every send_chunk had its done, fds and handles are gone. cause is
+	 * RCP_OK after a wanted close. rcp_ctl_free may be called from inside. */
 	void (*down)(void *arg, const struct rcp_err *cause);
 };
 
 /*
  * rfd, wfd: pipes or sockets (may be the same), the control connection's from here on, also on
- * failure. They are made non-blocking and given their flags back at the end (they may be shared with
- * others). Terminals and regular files are refused. responder: this end is it (writes the marker);
- * otherwise the peer is (awaits the marker). name: the peer, for messages; copied.
+ * failure. They are made non-blocking and given their flags back at the end (they may be shared
+ * with others). Terminals and regular files are refused. responder: this end is it (writes the
+ * marker); otherwise the peer is (awaits the marker). name: the peer, for messages; copied.
  */
 int rcp_ctl_new_pipe(struct uv_loop_s *loop, int rfd, int wfd, bool responder, const char *name,
 		     const struct rcp_ctl_ops *ops, void *arg, struct rcp_err *err,
@@ -71,14 +71,14 @@ int rcp_ctl_new_pipe(struct uv_loop_s *loop, int rfd, int wfd, bool responder, c
  * responder. The handshake has handshake_ms, then down with RCP_E_CONNECT.
  */
 int rcp_ctl_new_tls(struct uv_loop_s *loop, int fd, const struct rcp_tls_params *tls,
-		    unsigned handshake_ms, const char *name, const struct rcp_ctl_ops *ops, void *arg,
-		    struct rcp_err *err, struct rcp_ctl **out);
+		    unsigned handshake_ms, const char *name, const struct rcp_ctl_ops *ops,
+		    void *arg, struct rcp_err *err, struct rcp_ctl **out);
 
 /* Another owner from here on. */
 void rcp_ctl_set_ops(struct rcp_ctl *ctl, const struct rcp_ctl_ops *ops, void *arg);
 
-/* What the peer may send: the phase (BOOT at first) and, once known, its role (0 = not known). Messages
- * that were received but not yet delivered are judged by the newest setting. */
+/* What the peer may send: the phase (BOOT at first) and, once known, its role (0 = not known).
+ * Messages that were received but not yet delivered are judged by the newest setting. */
 void rcp_ctl_set_phase(struct rcp_ctl *ctl, enum rcp_phase phase);
 void rcp_ctl_set_peer_role(struct rcp_ctl *ctl, enum rcp_role role);
 /* Longest chunk payload that the peer may send; 0 at first. */
@@ -116,14 +116,14 @@ void rcp_ctl_keepalive(struct rcp_ctl *ctl, unsigned interval_ms, unsigned dead_
  * from the peer within N s". 0: no longer. */
 void rcp_ctl_expect(struct rcp_ctl *ctl, unsigned ms, const char *what);
 
-/* Write what is queued, tell the peer that this is the end, wait for its end; at most flush_ms (0: drop
- * all at once). Messages that still come are not delivered. Then down with RCP_OK. */
+/* Write what is queued, tell the peer that this is the end, wait for its end; at most flush_ms (0:
+ * drop all at once). Messages that still come are not delivered. Then down with RCP_OK. */
 void rcp_ctl_close(struct rcp_ctl *ctl, unsigned flush_ms);
 /* End it for a reason of the owner's, at once: down with this cause. */
 void rcp_ctl_fail(struct rcp_ctl *ctl, const struct rcp_err *cause);
 
-/* Memory goes when the loop has closed the handles. Before down: no callback comes any more, not even
- * a chunk's done. NULL is fine. */
+/* Memory goes when the loop has closed the handles. Before down: no callback comes any more, not
+ * even a chunk's done. NULL is fine. */
 void rcp_ctl_free(struct rcp_ctl **ctl);
 
 /* TLS only (RCP_E_CONNECT on a pipe), after ready: see tls.h. */

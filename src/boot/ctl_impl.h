@@ -11,11 +11,11 @@
 #include <sys/uio.h>
 #include <uv.h>
 
-#define CTL_IN_BYTES (RCP_FRAME_HEADER + RCP_FRAME_MAX) /* the longest frame */
-#define CTL_READ_BYTES (64u << 10)			/* of one read */
-#define CTL_TURN_BYTES (4u << 20)			/* of one direction, before others have their turn */
+#define CTL_IN_BYTES	 (RCP_FRAME_HEADER + RCP_FRAME_MAX) /* the longest frame */
+#define CTL_READ_BYTES	 (64u << 10)			    /* of one read */
+#define CTL_TURN_BYTES	 (4u << 20) /* of one direction, before others have their turn */
 #define CTL_CIPHER_BYTES (32u << 10)
-#define CTL_BROKEN_MS 2000 /* after a failed write, for the peer's last words to come in */
+#define CTL_BROKEN_MS	 2000 /* after a failed write, for the peer's last words to come in */
 
 enum ctl_state {
 	CTL_OPENING, /* marker or handshake awaited */
@@ -46,9 +46,9 @@ struct ctl_seg {
 
 struct ctl_fd {
 	uv_poll_t poll;
-	int fd;	       /* -1: closed */
-	int flags;     /* to be given back */
-	int events;    /* polled for now */
+	int fd;		     /* -1: closed */
+	int flags;	     /* to be given back */
+	int events;	     /* polled for now */
 	bool is_sock, polls; /* polls: the handle is open */
 };
 

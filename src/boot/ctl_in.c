@@ -106,8 +106,9 @@ static void no_marker(struct rcp_ctl *ctl, bool eof)
 	rcp_err_set(&ctl->cause, RCP_E_CONNECT, 0, "", ctl->name,
 		    "the remote shell printed %zu%s bytes and no rcp answered: \"%s\"", ctl->in_len,
 		    eof ? "" : " or more", first_line((char *)ctl->in, shown, line, sizeof(line)));
-	rcp_err_fix(&ctl->cause, "log in once and see whether the shell's start-up files end or replace "
-				 "the session; install rcp there or give --rcp-path");
+	rcp_err_fix(&ctl->cause,
+		    "log in once and see whether the shell's start-up files end or replace "
+		    "the session; install rcp there or give --rcp-path");
 	ctl_die(ctl);
 }
 
@@ -138,7 +139,8 @@ static bool legal(struct rcp_ctl *ctl, enum rcp_msg_type type)
 
 	if (rcp_msg_legal(d, ctl->phase, ctl->peer_initiates, ctl->peer_role))
 		return true;
-	fail(ctl, RCP_E_CONNECT, "the peer broke the protocol: %s is not for it to say now", d->name);
+	fail(ctl, RCP_E_CONNECT, "the peer broke the protocol: %s is not for it to say now",
+	     d->name);
 	return false;
 }
 
@@ -185,7 +187,8 @@ static void begin_chunk(struct rcp_ctl *ctl, const uint8_t *head, uint32_t frame
 		return;
 	if (!p || len != frame_len - 8 || len < RCP_CHUNK_HEADER || len > room) {
 		fail(ctl, RCP_E_CONNECT,
-		     "the peer broke the protocol: CHUNK of %u bytes into slot %u, which has no room for it",
+		     "the peer broke the protocol: CHUNK of %u bytes into slot %u, which has no "
+		     "room for it",
 		     len, slot);
 		return;
 	}

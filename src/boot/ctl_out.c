@@ -1,4 +1,5 @@
-/* The control connection's way out: a queue of owned and referred-to bytes, sealed by TLS or not. */
+/* The control connection's way out: a queue of owned and referred-to bytes, sealed by TLS or not.
+ */
 #include "boot/ctl_impl.h"
 
 #include "boot/secret.h"
@@ -10,7 +11,7 @@
 #include <time.h>
 
 #define SEG_JOIN (16u << 10) /* small messages share a segment up to this */
-#define IOV 16
+#define IOV	 16
 
 static const uint8_t *seg_data(const struct ctl_seg *s)
 {
@@ -104,7 +105,8 @@ void rcp_ctl_send(struct rcp_ctl *ctl, enum rcp_msg_type type, const void *msg)
 		return;
 	}
 	rcp_err_set(&ctl->cause, RCP_E_IO, 0, "", ctl->name,
-		    "a %s message is too long or there is no memory for it", rcp_msg_desc(type)->name);
+		    "a %s message is too long or there is no memory for it",
+		    rcp_msg_desc(type)->name);
 	ctl_die(ctl);
 }
 
@@ -253,7 +255,8 @@ static ssize_t put_queue(struct rcp_ctl *ctl)
 	return n;
 }
 
-/* Fill the cipher buffer: what TLS has to say, else the queue's next bytes sealed. False: nothing. */
+/* Fill the cipher buffer: what TLS has to say, else the queue's next bytes sealed. False: nothing.
+ */
 static bool seal(struct rcp_ctl *ctl)
 {
 	ctl->cipher_at = 0;

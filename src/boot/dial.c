@@ -99,8 +99,8 @@ static void fail(struct stream *s, int e, const char *call, const char *text)
 	char where[RCP_SA_TEXT];
 
 	rcp_err_set(&d->cause, RCP_E_CONNECT, e, call, rcp_sa_text(&d->to, where),
-		    "data stream %u of %u%s%s", (unsigned)(s - d->at) + 1, d->count, text ? ": " : "",
-		    text ? text : "");
+		    "data stream %u of %u%s%s", (unsigned)(s - d->at) + 1, d->count,
+		    text ? ": " : "", text ? text : "");
 	close_all(d);
 }
 

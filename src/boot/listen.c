@@ -7,8 +7,8 @@
 #include <uv.h>
 
 #define TLS_HANDSHAKE 0x16 /* first byte of a ClientHello's record */
-#define ACCEPT_TURN 16	   /* connections, before others have their turn */
-#define BREATH_MS 100	   /* after accept ran out of descriptors */
+#define ACCEPT_TURN   16   /* connections, before others have their turn */
+#define BREATH_MS     100  /* after accept ran out of descriptors */
 
 /* A connection that has not said what it is. */
 struct pending {
@@ -219,7 +219,8 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 
 		if (fd >= 0) {
 			take(l, fd, &peer);
-		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			   errno == ENOMEM) {
 			/* It stays readable: wait, not spin. */
 			uv_poll_stop(poll);
 			uv_timer_start(&l->breath, on_breath, BREATH_MS, 0);
@@ -230,7 +231,7 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 	}
 }
 
-/* --- making ------------------------------------------------------------------------------------------ */
+/* --- making --- */
 
 static int bind_family(int family, uint16_t port, bool only_six, int *out)
 {

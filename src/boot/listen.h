@@ -1,7 +1,7 @@
 /*
- * The responder's TCP port: accepts, looks at the first bytes of each connection, and hands over the ones
- * that are a control connection (TLS) or a data stream with a right proof. All others are closed. Loop's
- * thread only, callbacks from the loop.
+ * The responder's TCP port: accepts, looks at the first bytes of each connection, and hands over
+ * the ones that are a control connection (TLS) or a data stream with a right proof. All others are
+ * closed. Loop's thread only, callbacks from the loop.
  */
 #ifndef RCP_BOOT_LISTEN_H
 #define RCP_BOOT_LISTEN_H
@@ -13,12 +13,12 @@
 struct uv_loop_s;
 struct rcp_listen;
 
-#define RCP_LISTEN_PENDING 64	   /* connections that have not said what they are; the oldest goes */
+#define RCP_LISTEN_PENDING     64 /* connections that have not said what they are; the oldest goes */
 #define RCP_LISTEN_DEADLINE_MS 3000 /* to say it */
 
 struct rcp_listen_ops {
-	/* A TLS ClientHello waits in fd (nothing was read). fd is the callee's: close it if unwanted.
-	 * peer: valid during the call. */
+	/* A TLS ClientHello waits in fd (nothing was read). fd is the callee's: close it if
+	 * unwanted. peer: valid during the call. */
 	void (*control)(void *arg, int fd, const union rcp_sa *peer);
 	/* Is this preamble's proof right, and was this stream not there already? Fills the answer
 	 * (rcp_preamble_check does both halves). */
@@ -39,8 +39,8 @@ int rcp_listen_new(struct uv_loop_s *loop, const struct rcp_listen_params *param
 		   const struct rcp_listen_ops *ops, void *arg, struct rcp_err *err,
 		   struct rcp_listen **out);
 uint16_t rcp_listen_port(const struct rcp_listen *l);
-/* Stops at once, pending connections are closed, no callback comes any more; legal inside a callback.
- * Memory goes when the loop has closed the handles. NULL is fine. */
+/* Stops at once, pending connections are closed, no callback comes any more; legal inside a
+ * callback. Memory goes when the loop has closed the handles. NULL is fine. */
 void rcp_listen_free(struct rcp_listen **l);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What a data stream says first: which session, link and stream it is, and the proof that it may. The
- * responder answers with a proof of its own. Pure, any thread.
+ * What a data stream says first: which session, link and stream it is, and the proof that it may.
+ * The responder answers with a proof of its own. Pure, any thread.
  *
  *   0 "rcpD"   4 K16 session   20 U16 link   22 U16 stream   24 K32 proof    = 56 bytes
  *   answer: K32
@@ -10,7 +10,7 @@
 
 #include "boot/secret.h"
 
-#define RCP_PREAMBLE 56
+#define RCP_PREAMBLE	    56
 #define RCP_PREAMBLE_ANSWER 32
 
 struct rcp_preamble {

@@ -90,10 +90,11 @@ static void explain(struct rcp_race *r)
 
 		rcp_sa_text(&a->to, where);
 		if (a->error)
-			n = snprintf(one, sizeof(one), "%s%s: %s", i ? "; " : "", where, strerror(a->error));
+			n = snprintf(one, sizeof(one), "%s%s: %s", i ? "; " : "", where,
+				     strerror(a->error));
 		else
-			n = snprintf(one, sizeof(one), "%s%s: no answer within %.3g s", i ? "; " : "", where,
-				     r->deadline_ms / 1000.0);
+			n = snprintf(one, sizeof(one), "%s%s: no answer within %.3g s",
+				     i ? "; " : "", where, r->deadline_ms / 1000.0);
 		if (n < 0 || len + (size_t)n + sizeof("; and 99 more") > sizeof(text)) {
 			snprintf(text + len, sizeof(text) - len, "; and %u more", r->count - i);
 			break;

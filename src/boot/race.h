@@ -1,7 +1,7 @@
 /*
- * The initiator's way to the responder's TCP port: connect to all addresses, staggered, families taking
- * turns; the first that answers wins. And the data streams to the winner. Loop's thread only, callbacks
- * from the loop.
+ * The initiator's way to the responder's TCP port: connect to all addresses, staggered, families
+ * taking turns; the first that answers wins. And the data streams to the winner. Loop's thread
+ * only, callbacks from the loop.
  */
 #ifndef RCP_BOOT_RACE_H
 #define RCP_BOOT_RACE_H
@@ -15,7 +15,7 @@ struct uv_loop_s;
 struct rcp_race;
 struct rcp_dial;
 
-#define RCP_RACE_STAGGER_MS 250
+#define RCP_RACE_STAGGER_MS  250
 #define RCP_RACE_DEADLINE_MS 3000
 
 struct rcp_race_params {
@@ -27,16 +27,17 @@ struct rcp_race_params {
 };
 
 /*
- * The last callback. fd >= 0: connected, tuned, non-blocking, the callee's; to: its address, index: its place
- * in params.addrs (to leave it out of another race where it was the wrong host). fd -1: cause is
- * RCP_E_CONNECT and says of each address why not. rcp_race_free may be called inside.
+ * The last callback. fd >= 0: connected, tuned, non-blocking, the callee's; to: its address, index:
+ * its place in params.addrs (to leave it out of another race where it was the wrong host). fd -1:
+ * cause is RCP_E_CONNECT and says of each address why not. rcp_race_free may be called inside.
  */
 typedef void rcp_race_done(void *arg, int fd, const union rcp_sa *to, unsigned index,
 			   const struct rcp_err *cause);
 
 int rcp_race_new(struct uv_loop_s *loop, const struct rcp_race_params *params, rcp_race_done *done,
 		 void *arg, struct rcp_err *err, struct rcp_race **out);
-/* Before done: no callback comes. Memory goes when the loop has closed the handles. NULL is fine. */
+/* Before done: no callback comes. Memory goes when the loop has closed the handles. NULL is fine.
+ */
 void rcp_race_free(struct rcp_race **race);
 
 struct rcp_dial_params {
@@ -51,8 +52,8 @@ struct rcp_dial_params {
 
 #define RCP_DIAL_MAX 64
 
-/* The last callback. fds: params.streams of them in order of stream, proved by both ends, the callee's (the
- * array is not); NULL: cause tells. rcp_dial_free may be called inside. */
+/* The last callback. fds: params.streams of them in order of stream, proved by both ends, the
+ * callee's (the array is not); NULL: cause tells. rcp_dial_free may be called inside. */
 typedef void rcp_dial_done(void *arg, const int *fds, const struct rcp_err *cause);
 
 /* Connect the data streams of one link. */

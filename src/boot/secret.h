@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RCP_SECRET 32
-#define RCP_SESSION 16
+#define RCP_SECRET   32
+#define RCP_SESSION  16
 #define RCP_IDENTITY (2 * RCP_SESSION + 1)
 
 /* From the kernel. Blocks only before the machine's first entropy. */

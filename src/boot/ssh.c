@@ -16,10 +16,10 @@
 #include <unistd.h>
 #include <uv.h>
 
-#define PIPE_BYTES (1 << 20)  /* fewer turns where chunks go this way */
+#define PIPE_BYTES  (1 << 20)  /* fewer turns where chunks go this way */
 #define OUTPUT_TURN (64 << 10) /* of standard error, before others have their turn */
 #define OUTPUT_LAST (1 << 20)  /* read at most after the exit: others may hold the pipe */
-#define KILL_MS 1000	       /* from SIGTERM to SIGKILL */
+#define KILL_MS	    1000       /* from SIGTERM to SIGKILL */
 
 struct rcp_ssh {
 	const struct rcp_ssh_ops *ops; /* NULL: nobody listens */
@@ -32,14 +32,14 @@ struct rcp_ssh {
 	uv_timer_t timer;
 	unsigned handles;
 	bool err_open, answered, terminated, delivering, over, freed;
-	uint64_t kill_at;    /* 0: not asked to end */
-	char last[512];	     /* line of standard error that was complete and not empty */
-	char line[512];	     /* the one under way */
+	uint64_t kill_at; /* 0: not asked to end */
+	char last[512];	  /* line of standard error that was complete and not empty */
+	char line[512];	  /* the one under way */
 	size_t line_len;
 	struct rcp_err cause;
 };
 
-/* --- why it ended ------------------------------------------------------------------------------- */
+/* --- why it ended --- */
 
 static void end_line(struct rcp_ssh *ssh)
 {
@@ -82,15 +82,18 @@ static void explain_status(struct rcp_ssh *ssh, enum rcp_code code, int status)
 		explain_ssh(ssh, code);
 		break;
 	case 127:
-		rcp_err_set(&ssh->cause, code, 0, "", ssh->host,
-			    "%s is not installed there, or not in the PATH of a non-interactive shell",
-			    ssh->rcp_path);
-		rcp_err_fix(&ssh->cause, "install rcp on %s, or --rcp-path=/path/to/rcp", ssh->host);
+		rcp_err_set(
+			&ssh->cause, code, 0, "", ssh->host,
+			"%s is not installed there, or not in the PATH of a non-interactive shell",
+			ssh->rcp_path);
+		rcp_err_fix(&ssh->cause, "install rcp on %s, or --rcp-path=/path/to/rcp",
+			    ssh->host);
 		break;
 	case 126:
 		rcp_err_set(&ssh->cause, code, 0, "", ssh->host, "%s can't be run there%s%s",
 			    ssh->rcp_path, colon, ssh->last);
-		rcp_err_fix(&ssh->cause, "see to its permissions and architecture, or --rcp-path=/path/to/rcp");
+		rcp_err_fix(&ssh->cause,
+			    "see to its permissions and architecture, or --rcp-path=/path/to/rcp");
 		break;
 	case 0:
 		rcp_err_set(&ssh->cause, code, 0, "", ssh->host, "the remote command ended %s%s%s",
@@ -98,7 +101,8 @@ static void explain_status(struct rcp_ssh *ssh, enum rcp_code code, int status)
 		break;
 	default:
 		rcp_err_set(&ssh->cause, code, 0, "", ssh->host,
-			    "the remote command ended with status %d%s%s", status, colon, ssh->last);
+			    "the remote command ended with status %d%s%s", status, colon,
+			    ssh->last);
 		break;
 	}
 }
@@ -115,7 +119,7 @@ static void explain(struct rcp_ssh *ssh, int status)
 			    WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
-/* --- the loop's side -------------------------------------------------------------------------------- */
+/* --- the loop's side --- */
 
 static void destroy(struct rcp_ssh *ssh)
 {
@@ -268,7 +272,7 @@ void rcp_ssh_free(struct rcp_ssh **p)
 	close_all(ssh);
 }
 
-/* --- the start ------------------------------------------------------------------------------------------ */
+/* --- the start --- */
 
 /* The child's ends and ours of standard input, output and error. */
 struct pipes {
@@ -321,8 +325,9 @@ failed:
 	return (int)err->code;
 }
 
-/* SIGINT stays blocked: on ^C at the terminal the copy must still be able to tell the other side. At a
- * password prompt ssh ends by the SIGTERM of rcp_ssh_close, which gives the terminal back, too. */
+/* SIGINT stays blocked: on ^C at the terminal the copy must still be able to tell the other side.
+ * At a password prompt ssh ends by the SIGTERM of rcp_ssh_close, which gives the terminal back,
+ * too. */
 static void set_signals(posix_spawnattr_t *attr)
 {
 	sigset_t mask, defaults;

@@ -1,7 +1,8 @@
 /*
  * The user's ssh with `rcp --server` behind it: started from an argument list, its standard error
  * captured, its exit explained. Start it before any RDMA registration (a fork copies page tables).
- * No signal handler is needed: the exit comes by a pidfd. Loop's thread only, callbacks from the loop.
+ * No signal handler is needed: the exit comes by a pidfd. Loop's thread only, callbacks from the
+ * loop.
  */
 #ifndef RCP_BOOT_SSH_H
 #define RCP_BOOT_SSH_H
@@ -24,20 +25,23 @@ struct rcp_ssh_params {
 };
 
 struct rcp_ssh_ops {
-	/* Standard error's bytes as they come: ssh's own words, the remote shell's, rcp's. May be NULL. */
+	/* Standard error's bytes as they come: ssh's own words, the remote shell's, rcp's. May be
+	 * NULL. */
 	void (*output)(void *arg, const char *bytes, size_t len);
 	/*
-	 * The last callback: the child is gone and reaped, all of its output was delivered. cause is
-	 * never RCP_OK: what it means that ssh ended, to be used where its end was not wanted.
-	 * RCP_E_CONNECT before rcp_ssh_answered, RCP_E_LINK after. rcp_ssh_free may be called inside.
+	 * The last callback: the child is gone and reaped, all of its output was delivered. cause
+	 * is never RCP_OK: what it means that ssh ended, to be used where its end was not wanted.
+	 * RCP_E_CONNECT before rcp_ssh_answered, RCP_E_LINK after. rcp_ssh_free may be called
+	 * inside.
 	 */
 	void (*exited)(void *arg, const struct rcp_err *cause);
 };
 
 /*
- * Starts it. *rfd, *wfd: ssh's standard output and input for rcp_ctl_new_pipe; the caller's, close-on-exec.
- * RCP_E_USAGE: a host or user that can't be. RCP_E_CONNECT: no such program. Passwords are asked for by
- * ssh itself on the terminal. SIGINT is blocked in the child: who was interrupted decides when it ends.
+ * Starts it. *rfd, *wfd: ssh's standard output and input for rcp_ctl_new_pipe; the caller's,
+ * close-on-exec. RCP_E_USAGE: a host or user that can't be. RCP_E_CONNECT: no such program.
+ * Passwords are asked for by ssh itself on the terminal. SIGINT is blocked in the child: who was
+ * interrupted decides when it ends.
  */
 int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 		const struct rcp_ssh_ops *ops, void *arg, struct rcp_err *err, int *rfd, int *wfd,
@@ -53,7 +57,8 @@ void rcp_ssh_close(struct rcp_ssh *ssh, unsigned grace_ms);
 /* Before exited: SIGKILL, waits for the child (it is at once), no callback. NULL is fine. */
 void rcp_ssh_free(struct rcp_ssh **ssh);
 
-/* The whole argument list, NULL-ended, in one allocation; caller frees. For rcp_ssh_new, -v and tests. */
+/* The whole argument list, NULL-ended, in one allocation; caller frees. For rcp_ssh_new, -v and
+ * tests. */
 int rcp_ssh_argv(const struct rcp_ssh_params *params, struct rcp_err *err, char ***out);
 
 /* What the remote shell is told: the path quoted (a leading ~ or ~user stays live), " --server". */

@@ -53,7 +53,8 @@ int rcp_ssh_command(const char *rcp_path, struct rcp_err *err, char **out)
 
 	*out = NULL;
 	if (!path[live])
-		return rcp_err_set(err, RCP_E_USAGE, 0, "", path, "names no program on the other side");
+		return rcp_err_set(err, RCP_E_USAGE, 0, "", path,
+				   "names no program on the other side");
 	char *cmd = malloc(4 * strlen(path) + sizeof("'' --server"));
 
 	if (!cmd)
@@ -73,7 +74,8 @@ static int check_name(const char *what, const char *name, struct rcp_err *err)
 	if (!name[0])
 		return rcp_err_set(err, RCP_E_USAGE, 0, "", NULL, "the %s name is empty", what);
 	if (name[0] == '-')
-		return rcp_err_set(err, RCP_E_USAGE, 0, "", name, "a %s name can't begin with '-'", what);
+		return rcp_err_set(err, RCP_E_USAGE, 0, "", name, "a %s name can't begin with '-'",
+				   what);
 	for (const char *p = name; *p; p++) {
 		if ((unsigned char)*p <= ' ' || *p == 0x7f)
 			return rcp_err_set(err, RCP_E_USAGE, 0, "", name,
@@ -82,7 +84,8 @@ static int check_name(const char *what, const char *name, struct rcp_err *err)
 	return 0;
 }
 
-/* Whatever the user's ssh_config says, this session is a clean pipe; the first -o of a kind wins. */
+/* Whatever the user's ssh_config says, this session is a clean pipe; the first -o of a kind wins.
+ */
 static const char *const forced[] = {
 	"-x",
 	"-oForwardAgent=no",

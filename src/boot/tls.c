@@ -50,7 +50,8 @@ static int ssl_err(struct rcp_err *err, enum rcp_code code, const char *call)
 	if (is_key_mismatch(e))
 		return rcp_err_set(err, code, 0, call, NULL,
 				   "the two ends do not hold the same key (%s)", reason);
-	return rcp_err_set(err, code, 0, call, NULL, "TLS: %s", reason ? reason : "unknown failure");
+	return rcp_err_set(err, code, 0, call, NULL, "TLS: %s",
+			   reason ? reason : "unknown failure");
 }
 
 /* A session that was never a session: how OpenSSL takes an external key. */
@@ -60,8 +61,7 @@ static SSL_SESSION *session_of_key(SSL *ssl, const uint8_t key[RCP_TLS_KEY])
 	SSL_SESSION *s = SSL_SESSION_new();
 
 	if (s && suite && SSL_SESSION_set1_master_key(s, key, RCP_TLS_KEY) &&
-	    SSL_SESSION_set_cipher(s, suite) &&
-	    SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION))
+	    SSL_SESSION_set_cipher(s, suite) && SSL_SESSION_set_protocol_version(s, TLS1_3_VERSION))
 		return s;
 	SSL_SESSION_free(s);
 	return NULL;
@@ -137,7 +137,8 @@ static int make_ctx(struct rcp_tls *tls, struct rcp_err *err)
 	if (!SSL_CTX_set1_groups(ctx, groups, 2) && !SSL_CTX_set1_groups(ctx, groups + 1, 1))
 		return ssl_err(err, RCP_E_CONNECT, "SSL_CTX_set1_groups");
 	ERR_clear_error();
-	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_options(ctx,
+			    SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	/* ALLOW_NO_DHE_KEX would give up forward secrecy; a configuration file may have set it. */
 	SSL_CTX_clear_options(ctx, SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);

@@ -1,7 +1,7 @@
 /*
- * TLS 1.3 with an external pre-shared key over memory: bytes in, bytes out, no fd, no loop. The only
- * user of SSL and EVP in boot. One suite (TLS_AES_256_GCM_SHA384), PSK always with (EC)DHE, never a
- * certificate, a ticket or early data. One owner, any one thread.
+ * TLS 1.3 with an external pre-shared key over memory: bytes in, bytes out, no fd, no loop. The
+ * only user of SSL and EVP in boot. One suite (TLS_AES_256_GCM_SHA384), PSK always with (EC)DHE,
+ * never a certificate, a ticket or early data. One owner, any one thread.
  */
 #ifndef RCP_BOOT_TLS_H
 #define RCP_BOOT_TLS_H
@@ -12,20 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RCP_TLS_KEY 32
-#define RCP_TLS_IDENTITY_MAX 128	/* bytes of an identity, without NUL */
+#define RCP_TLS_KEY	      32
+#define RCP_TLS_IDENTITY_MAX  128	/* bytes of an identity, without NUL */
 #define RCP_TLS_HANDSHAKE_MAX (8 << 10) /* bytes that a peer may send before it is done */
 
 struct rcp_tls;
 
 struct rcp_tls_params {
 	bool server;
-	/* Client: who it says it is (the session id in hex, or a key's name) and the secret; copied.
-	 * Server with one session: the same, and nobody else gets in. */
+	/* Client: who it says it is (the session id in hex, or a key's name) and the secret;
+	 * copied. Server with one session: the same, and nobody else gets in. */
 	const char *identity;
 	const uint8_t *key; /* RCP_TLS_KEY bytes */
-	/* Server with many keys (identity NULL): fills key and returns true, or false for a name that
-	 * it does not know (the handshake then fails exactly as with a wrong key). Called from
+	/* Server with many keys (identity NULL): fills key and returns true, or false for a name
+	 * that it does not know (the handshake then fails exactly as with a wrong key). Called from
 	 * rcp_tls_handshake; must not block. */
 	bool (*lookup)(void *arg, const char *identity, uint8_t key[RCP_TLS_KEY]);
 	void *lookup_arg;
@@ -45,8 +45,8 @@ size_t rcp_tls_pull(struct rcp_tls *tls, void *buf, size_t size);
 /* 1 done (key proved by both ends), 0 feed and pull some more, -1 failed: err says why. */
 int rcp_tls_handshake(struct rcp_tls *tls, struct rcp_err *err);
 
-/* Plaintext. Bytes read or written, 0: needs more fed (read), -1: err. After the peer's close_notify
- * reads give 0 and rcp_tls_eof is true. */
+/* Plaintext. Bytes read or written, 0: needs more fed (read), -1: err. After the peer's
+ * close_notify reads give 0 and rcp_tls_eof is true. */
 ptrdiff_t rcp_tls_read(struct rcp_tls *tls, void *buf, size_t size, struct rcp_err *err);
 ptrdiff_t rcp_tls_write(struct rcp_tls *tls, const void *data, size_t len, struct rcp_err *err);
 bool rcp_tls_eof(const struct rcp_tls *tls);

@@ -87,7 +87,8 @@ static int take_port(const char *from, const char *end, const char *text, struct
 }
 
 /* What stands behind rcp:// */
-static int parse_daemon(const char *rest, const char *text, struct rcp_err *err, struct rcp_where *w)
+static int parse_daemon(const char *rest, const char *text, struct rcp_err *err,
+			struct rcp_where *w)
 {
 	const char *end = strchrnul(rest, '/'), *host_stop = end, *p = end;
 
@@ -122,12 +123,14 @@ static int parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_
 	if (strncmp(text, "rcp://", 6) == 0) {
 		w->kind = RCP_WHERE_DAEMON;
 		if (!daemon)
-			return refuse(err, text, "there is no daemon in this version: use host:path");
+			return refuse(err, text,
+				      "there is no daemon in this version: use host:path");
 		return parse_daemon(text + 6, text, err, w);
 	}
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
 		if (strncmp(text, foreign[i], strlen(foreign[i])) == 0)
-			return refuse(err, text, "is a URL of another program: use [user@]host:path");
+			return refuse(err, text,
+				      "is a URL of another program: use [user@]host:path");
 	}
 	w->kind = colon ? RCP_WHERE_SSH : RCP_WHERE_LOCAL;
 	if (colon && take_host(text, colon, text, err, w))

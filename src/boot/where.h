@@ -27,7 +27,8 @@ struct rcp_where {
 	uint16_t port; /* daemon only */
 };
 
-/* RCP_E_USAGE with the reason. daemon: this program can talk to one; otherwise rcp:// is refused. */
+/* RCP_E_USAGE with the reason. daemon: this program can talk to one; otherwise rcp:// is refused.
+ */
 int rcp_where_parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_where *out);
 void rcp_where_free(struct rcp_where *w);
 

@@ -35,7 +35,7 @@ static void text(void **state)
 		uint16_t port;
 		const char *want;
 	} t[] = {
-		{"192.0.2.1", 80, "192.0.2.1:80"},     {"192.0.2.1", 0, "192.0.2.1"},
+		{"192.0.2.1", 80, "192.0.2.1:80"},	 {"192.0.2.1", 0, "192.0.2.1"},
 		{"2001:db8::1", 80, "[2001:db8::1]:80"}, {"2001:db8::1", 0, "2001:db8::1"},
 		{"::ffff:192.0.2.1", 9, "192.0.2.1:9"},
 	};
@@ -116,8 +116,12 @@ static void local(void **state)
 	for (unsigned i = 0; i < a.count; i++)
 		assert_int_equal(a.at[i].sa.sa.sa_family, AF_INET);
 	/* What is not an address, or no use to others. */
-	static const char *const odd[] = {"", "a b c d", "UNKNOWN 65535 UNKNOWN 65535", "1 2",
-					  "fe80::1%eth0 1 fe80::2%eth0 22", "1 2 0.0.0.0 3"};
+	static const char *const odd[] = {"",
+					  "a b c d",
+					  "UNKNOWN 65535 UNKNOWN 65535",
+					  "1 2",
+					  "fe80::1%eth0 1 fe80::2%eth0 22",
+					  "1 2 0.0.0.0 3"};
 
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
 		assert_int_equal(rcp_addrs_local(odd[i], 0, &err, &a), 0);
@@ -152,8 +156,9 @@ static void wire(void **state)
 
 static void hostile(void **state)
 {
-	static const char *const useless[] = {"0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
-					      "::", "ff02::1", "fe80::1", "::ffff:127.0.0.1"};
+	static const char *const useless[] = {
+		"0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
+		"::",	   "ff02::1",	"fe80::1",	   "::ffff:127.0.0.1"};
 	struct rcp_rec_addr rec = {.family = 9};
 	struct rcp_wr w = {.max = 65536};
 	struct rcp_err err = {0};
@@ -201,8 +206,8 @@ static void options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text),	   cmocka_unit_test(lists),   cmocka_unit_test(local),
-		cmocka_unit_test(wire),	   cmocka_unit_test(hostile), cmocka_unit_test(options),
+		cmocka_unit_test(text), cmocka_unit_test(lists),   cmocka_unit_test(local),
+		cmocka_unit_test(wire), cmocka_unit_test(hostile), cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,7 +184,8 @@ static void a_preamble_proves(void **state)
 	assert_false(rcp_preamble_check(&p, session, other_key, answer));
 	for (size_t i = 0; i < 8 * sizeof(b); i++) {
 		b[i / 8] ^= (uint8_t)(1 << i % 8);
-		assert_false(rcp_preamble_decode(b, &p) && rcp_preamble_check(&p, session, key, answer));
+		assert_false(rcp_preamble_decode(b, &p) &&
+			     rcp_preamble_check(&p, session, key, answer));
 		b[i / 8] ^= (uint8_t)(1 << i % 8);
 	}
 	answer[31] ^= 1;
@@ -356,7 +357,7 @@ static void a_port_in_use(void **state)
 	assert_null(second);
 }
 
-/* --- dial ------------------------------------------------------------------------------------------ */
+/* --- dial --- */
 
 static void on_dialled(void *arg, const int *fds, const struct rcp_err *cause)
 {
@@ -370,8 +371,11 @@ static void on_dialled(void *arg, const int *fds, const struct rcp_err *cause)
 
 static void start_dial(const uint8_t *k, unsigned count, unsigned deadline_ms)
 {
-	struct rcp_dial_params p = {
-		.to = here(AF_INET), .streams = count, .link = 2, .key = k, .deadline_ms = deadline_ms};
+	struct rcp_dial_params p = {.to = here(AF_INET),
+				    .streams = count,
+				    .link = 2,
+				    .key = k,
+				    .deadline_ms = deadline_ms};
 	struct rcp_err err = {0};
 
 	memcpy(p.session, session, RCP_SESSION);
@@ -416,7 +420,8 @@ static void all_streams_or_none(void **state)
 /* A host that takes connections and says what it likes. */
 static void strange_hosts(void **state)
 {
-	union rcp_sa sa = {.in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+	union rcp_sa sa = {
+		.in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
 	struct rcp_dial_params p = {.streams = 1, .key = key, .deadline_ms = 60};
 	socklen_t len = sizeof(sa.in);
 	struct rcp_err err = {0};

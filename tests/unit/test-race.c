@@ -126,8 +126,10 @@ static uint16_t serve_hole(const char *ip, uint16_t port)
 static void run(const char *const *ips, uint16_t port, unsigned stagger_ms, unsigned deadline_ms)
 {
 	struct rcp_addrs addrs = {0};
-	struct rcp_race_params p = {
-		.addrs = &addrs, .port = port, .stagger_ms = stagger_ms, .deadline_ms = deadline_ms};
+	struct rcp_race_params p = {.addrs = &addrs,
+				    .port = port,
+				    .stagger_ms = stagger_ms,
+				    .deadline_ms = deadline_ms};
 	struct rcp_err err = {0};
 
 	for (; *ips; ips++) {
@@ -215,9 +217,10 @@ static void every_reason_is_told(void **state)
 
 static void many_reasons_are_cut(void **state)
 {
-	static const char *const ips[] = {"127.0.0.2",	"127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6",
-					  "127.0.0.7",	"127.0.0.8", "127.0.0.9", "127.0.1.1", "127.0.1.2",
-					  "127.0.1.3", "127.0.1.4", NULL};
+	static const char *const ips[] = {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5",
+					  "127.0.0.6", "127.0.0.7", "127.0.0.8", "127.0.0.9",
+					  "127.0.1.1", "127.0.1.2", "127.0.1.3", "127.0.1.4",
+					  NULL};
 
 	(void)state;
 	uint16_t port = serve("127.0.0.1", 0, 1);
@@ -264,14 +267,9 @@ static void may_be_freed_early(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(the_only_one),
-		T(refusal_is_no_delay),
-		T(silence_is_a_stagger),
-		T(families_take_turns),
-		T(every_reason_is_told),
-		T(many_reasons_are_cut),
-		T(nowhere_to_go),
-		T(may_be_freed_early),
+		T(the_only_one),	T(refusal_is_no_delay),	 T(silence_is_a_stagger),
+		T(families_take_turns), T(every_reason_is_told), T(many_reasons_are_cut),
+		T(nowhere_to_go),	T(may_be_freed_early),
 	};
 
 	/* libuv keeps two descriptors of its first loop for good. */

@@ -104,8 +104,11 @@ static int teardown(void **state)
 
 static void start(const char *body, const char *const *args, const char *rcp_path)
 {
-	struct rcp_ssh_params p = {
-		.program = program, .args = args, .user = "me", .host = "far", .rcp_path = rcp_path};
+	struct rcp_ssh_params p = {.program = program,
+				   .args = args,
+				   .user = "me",
+				   .host = "far",
+				   .rcp_path = rcp_path};
 	struct rcp_err err = {0};
 	int tries = 0, code;
 
@@ -140,15 +143,30 @@ static void assert_cause(enum rcp_code code, const char *text, const char *fix)
 		fail_msg("no '%s' in '%s'", fix, cause.fix);
 }
 
-/* --- words ---------------------------------------------------------------------------------------- */
+/* --- words --- */
 
 static void the_argument_list(void **state)
 {
 	static const char *const args[] = {"-p", "2222", "-o", "User=x y", NULL};
 	static const char *const want[] = {
-		"ssh", "-x", "-oForwardAgent=no", "-oPermitLocalCommand=no", "-oClearAllForwardings=yes",
-		"-oRemoteCommand=none", "-oRequestTTY=no", "-6", "-p", "2222", "-o", "User=x y", "-l", "me@corp",
-		"--", "::1", "rcp --server", NULL,
+		"ssh",
+		"-x",
+		"-oForwardAgent=no",
+		"-oPermitLocalCommand=no",
+		"-oClearAllForwardings=yes",
+		"-oRemoteCommand=none",
+		"-oRequestTTY=no",
+		"-6",
+		"-p",
+		"2222",
+		"-o",
+		"User=x y",
+		"-l",
+		"me@corp",
+		"--",
+		"::1",
+		"rcp --server",
+		NULL,
 	};
 	struct rcp_ssh_params p = {.args = args, .user = "me@corp", .host = "::1", .family = 6};
 	struct rcp_err err = {0};
@@ -168,10 +186,14 @@ static void names_that_can_not_be(void **state)
 	static const struct {
 		const char *user, *host, *path;
 	} bad[] = {
-		{NULL, "-oProxyCommand=reboot", NULL}, {"-oProxyCommand=reboot", "h", NULL},
-		{NULL, "", NULL},		       {"", "h", NULL},
-		{NULL, "a b", NULL},		       {NULL, "a\nb", NULL},
-		{NULL, "h", ""},		       {NULL, "h", "~/"},
+		{NULL, "-oProxyCommand=reboot", NULL},
+		{"-oProxyCommand=reboot", "h", NULL},
+		{NULL, "", NULL},
+		{"", "h", NULL},
+		{NULL, "a b", NULL},
+		{NULL, "a\nb", NULL},
+		{NULL, "h", ""},
+		{NULL, "h", "~/"},
 	};
 	char **argv;
 
@@ -215,14 +237,15 @@ static void the_remote_words(void **state)
 	}
 }
 
-/* --- ends ------------------------------------------------------------------------------------------ */
+/* --- ends --- */
 
 static void not_installed_there(void **state)
 {
 	(void)state;
 	start("echo 'sh: 1: rcp: not found' >&2; exit 127", NULL, NULL);
 	run_to_exit(5);
-	assert_cause(RCP_E_CONNECT, "rcp is not installed there, or not in the PATH of a non-interactive shell",
+	assert_cause(RCP_E_CONNECT,
+		     "rcp is not installed there, or not in the PATH of a non-interactive shell",
 		     "--rcp-path=/path/to/rcp");
 	assert_string_equal(output, "sh: 1: rcp: not found\n");
 }
@@ -230,7 +253,8 @@ static void not_installed_there(void **state)
 static void ssh_says_why(void **state)
 {
 	(void)state;
-	start("printf 'banner\\n\\nme@far: Permission denied (publickey).\\r\\n' >&2; exit 255", NULL, NULL);
+	start("printf 'banner\\n\\nme@far: Permission denied (publickey).\\r\\n' >&2; exit 255",
+	      NULL, NULL);
 	run_to_exit(5);
 	assert_cause(RCP_E_CONNECT, "me@far: Permission denied (publickey).", "ssh far true");
 	assert_null(strchr(cause.text, '\r'));
@@ -257,7 +281,8 @@ static void other_ends(void **state)
 	static const struct {
 		const char *body, *text;
 	} t[] = {
-		{"echo 'sh: 1: rcp: Permission denied' >&2; exit 126", "can't be run there: sh: 1: rcp"},
+		{"echo 'sh: 1: rcp: Permission denied' >&2; exit 126",
+		 "can't be run there: sh: 1: rcp"},
 		{"exit 0", "ended before rcp answered"},
 		{"echo no >&2; exit 3", "ended with status 3: no"},
 		{"kill -9 $$", "killed by signal 9"},
@@ -288,7 +313,8 @@ static void no_such_program(void **state)
 static void long_output_has_a_last_line(void **state)
 {
 	(void)state;
-	start("i=0; while [ $i -lt 3000 ]; do echo \"line $i of many that nobody wants to see\"; i=$((i+1));"
+	start("i=0; while [ $i -lt 3000 ]; do echo \"line $i of many that nobody wants to see\"; "
+	      "i=$((i+1));"
 	      " done >&2; printf 'the last' >&2; exit 255",
 	      NULL, NULL);
 	run_to_exit(10);
@@ -307,7 +333,7 @@ static void a_stderr_held_open(void **state)
 	assert_cause(RCP_E_CONNECT, "gone", "");
 }
 
-/* --- the child's world ---------------------------------------------------------------------------------- */
+/* --- the child's world --- */
 
 /* What this program does in ssh's place (a shell would change the mask): tell its fds and mask. */
 static int tell_inherited(void)
@@ -383,7 +409,7 @@ static void it_can_be_ended(void **state)
 	assert_int_equal(exits, 0);
 }
 
-/* --- the good case ---------------------------------------------------------------------------------------- */
+/* --- the good case --- */
 
 static struct rcp_ctl *ctl;
 static char banner[64], note[64];
@@ -433,7 +459,8 @@ static void start_ctl(void)
 	ready = downs = 0;
 	banner[0] = note[0] = 0;
 	memset(&down_cause, 0, sizeof(down_cause));
-	assert_int_equal(rcp_ctl_new_pipe(&loop, rfd, wfd, false, "far", &ctl_ops, NULL, &err, &ctl), 0);
+	assert_int_equal(
+		rcp_ctl_new_pipe(&loop, rfd, wfd, false, "far", &ctl_ops, NULL, &err, &ctl), 0);
 	rfd = wfd = -1;
 }
 
@@ -443,7 +470,8 @@ static void a_copy_can_begin(void **state)
 
 	(void)state;
 	/* The user's shell talks first; the path has a space that must survive the remote shell. */
-	write_script(server, "[ \"$1\" = --server ] || exit 99\nprintf '\\000rcp-1\\r\\n'; exec cat");
+	write_script(server,
+		     "[ \"$1\" = --server ] || exit 99\nprintf '\\000rcp-1\\r\\n'; exec cat");
 	start("while [ \"$1\" != -- ]; do shift; done\n"
 	      "[ \"$2\" = far ] || exit 98\necho 'Welcome to far'; exec sh -c \"$3\"",
 	      args, server);
@@ -478,20 +506,11 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "-x") == 0)
 		return tell_inherited();
 	const struct CMUnitTest tests[] = {
-		T(the_argument_list),
-		T(names_that_can_not_be),
-		T(the_remote_words),
-		T(not_installed_there),
-		T(ssh_says_why),
-		T(lost_after_the_answer),
-		T(other_ends),
-		T(no_such_program),
-		T(long_output_has_a_last_line),
-		T(a_stderr_held_open),
-		T(nothing_is_inherited),
-		T(it_can_be_ended),
-		T(a_copy_can_begin),
-		T(a_shell_that_is_none),
+		T(the_argument_list),	T(names_that_can_not_be), T(the_remote_words),
+		T(not_installed_there), T(ssh_says_why),	  T(lost_after_the_answer),
+		T(other_ends),		T(no_such_program),	  T(long_output_has_a_last_line),
+		T(a_stderr_held_open),	T(nothing_is_inherited),  T(it_can_be_ended),
+		T(a_copy_can_begin),	T(a_shell_that_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, drop_dir);

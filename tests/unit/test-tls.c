@@ -155,7 +155,8 @@ static void assert_refused(struct pair *p)
 	assert_non_null(strstr(p->client.err.text, "do not hold the same key"));
 	assert_int_equal(rcp_tls_read(p->server.tls, buf, sizeof(buf), &p->server.err), 0);
 	assert_int_equal(rcp_tls_write(p->client.tls, "x", 1, &p->client.err), 0);
-	assert_int_not_equal(rcp_tls_export(p->client.tls, "l", (uint8_t *)buf, 8, &p->client.err), 0);
+	assert_int_not_equal(rcp_tls_export(p->client.tls, "l", (uint8_t *)buf, 8, &p->client.err),
+			     0);
 	assert_string_equal(rcp_tls_identity(p->server.tls), "");
 	drop(p);
 }

@@ -17,8 +17,10 @@ static const char *str(const char *s)
 static void local_names(void **state)
 {
 	static const char *const names[] = {
-		"file", "./a:b", "/a:b", "d/a:b", ":a", "../x:y", "dir/", ".", "[::1]", "[::1", "[a/b]:c",
-		"user@[::1]x:path", "a b", "new\nline", "-dash", "C/:x", "~/x:y", "\xff\xfe", "@", "a@b",
+		"file", "./a:b",     "/a:b",  "d/a:b", ":a",	  "../x:y",
+		"dir/", ".",	     "[::1]", "[::1",  "[a/b]:c", "user@[::1]x:path",
+		"a b",	"new\nline", "-dash", "C/:x",  "~/x:y",	  "\xff\xfe",
+		"@",	"a@b",
 	};
 
 	(void)state;
@@ -58,7 +60,8 @@ static void hosts(void **state)
 		{"192.0.2.1:x", NULL, "192.0.2.1", "x"},
 		{"host:with space\n\xff", NULL, "host", "with space\n\xff"},
 		{"h:[::1]:x", NULL, "h", "[::1]:x"},
-		{"me@::1:x", "me", NULL, NULL}, /* the first colon ends it, as in scp: an empty host */
+		{"me@::1:x", "me", NULL,
+		 NULL}, /* the first colon ends it, as in scp: an empty host */
 		{"C:x", NULL, "C", "x"},
 	};
 
