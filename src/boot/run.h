@@ -139,6 +139,7 @@ struct rcp_run {
 	struct rcp_attempt *used;
 	uint16_t next_id; /* initiator: last number given */
 	uint16_t use_id;  /* responder: LINK_USE came for it */
+	struct rcp_msg_link_ring ring; /* source: LINK_RING, which may come before the link is up here */
 	unsigned attempt_count, relinks, rounds;
 	struct rcp_err fallback; /* why it is not RDMA */
 	char fallback_text[1500];
@@ -184,6 +185,7 @@ void run_env(struct rcp_run *run, struct rcp_session_env *env);
 #define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
 bool talk_is_rdma(enum rcp_link_kind kind);
 void talk_use(struct rcp_attempt *a);
+void talk_ring(struct rcp_run *run);
 void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m);
 void talk_start(struct rcp_run *run);
 void talk_turn(struct rcp_run *run);

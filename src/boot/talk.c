@@ -14,6 +14,7 @@
 
 #define STAGGER_NS (250 * RCP_MS)
 #define RDMA_TRY_MS 3000
+#define RING_WAIT_MS 15000 /* source: for LINK_RING, once a link is settled on */
 
 bool talk_is_rdma(enum rcp_link_kind kind)
 {
@@ -333,6 +334,18 @@ static void check_deadlines(struct rcp_run *run, uint64_t now)
 	}
 }
 
+static void waited_too_long(struct rcp_run *run, uint64_t now, const char *what)
+{
+	struct rcp_err err = {0};
+
+	if (now < run->wait_ns)
+		return;
+	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "%s", what);
+	if (run->initiator)
+		run_fault(run, &err, false);
+	run_end(run, &err);
+}
+
 void talk_turn(struct rcp_run *run)
 {
 	uint64_t now = rcp_now_ns();
@@ -347,16 +360,14 @@ void talk_turn(struct rcp_run *run)
 	if (!run->caps_said || !run->caps_heard || run->ending)
 		return;
 	check_deadlines(run, now);
-	if (run->used || run->ending)
+	if (run->ending)
 		return;
-	if (run->initiator) {
+	if (!run->used && run->initiator)
 		race(run, now);
-	} else if (now > run->wait_ns) {
-		struct rcp_err err = {0};
-
-		rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "the initiator chose no link");
-		run_end(run, &err);
-	}
+	else if (!run->used)
+		waited_too_long(run, now, "the initiator chose no link");
+	else if (run->sender && run->wait_ns)
+		waited_too_long(run, now, "the sink did not tell where its ring is");
 }
 
 /* ---- one attempt's fate ---- */
@@ -442,8 +453,11 @@ void talk_use(struct rcp_attempt *a)
 			attempt_close(b);
 	}
 	tell_transport(run, a->link);
+	run->wait_ns = rcp_now_ns() + RING_WAIT_MS * RCP_MS;
 	if (run->req.role == RCP_ROLE_SINK)
 		say_ring(a);
+	else
+		talk_ring(run);
 }
 
 void talk_attempt_ready(struct rcp_attempt *a)

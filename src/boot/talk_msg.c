@@ -59,8 +59,10 @@ static void on_use(struct rcp_run *run, const struct rcp_msg_link_use *m)
 		talk_use(a);
 }
 
-static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
+/* Source: the link is up and settled on, and the sink's ring is known: the copy can start. */
+void talk_ring(struct rcp_run *run)
 {
+	const struct rcp_msg_link_ring *m = &run->ring;
 	struct rcp_attempt *a = run->used;
 	struct rcp_ring_info ring = {.addr = m->addr,
 				     .rkey = m->rkey,
@@ -70,14 +72,25 @@ static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
 				     .generation = m->generation};
 	struct rcp_err err = {0};
 
-	if (!a || a->id != m->link || a->state != ATTEMPT_USED)
-		return; /* of a link that was lost */
-	if (run->req.role != RCP_ROLE_SOURCE || m->chunk_bytes != run->agreed_chunk ||
-	    a->link->ops->ring_set(a->link, &ring, &err)) {
+	if (!a || a->id != m->link || a->state != ATTEMPT_USED || !run->sender)
+		return;
+	run->wait_ns = 0;
+	if (m->chunk_bytes != run->agreed_chunk || a->link->ops->ring_set(a->link, &ring, &err)) {
 		protocol(run, "a ring that can't be");
 		return;
 	}
 	rcp_sender_attach(run->sender, a->link);
+	run->ring = (struct rcp_msg_link_ring){0};
+}
+
+static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
+{
+	if (run->req.role != RCP_ROLE_SOURCE) {
+		protocol(run, "a ring from the source");
+		return;
+	}
+	run->ring = *m;
+	talk_ring(run);
 }
 
 static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
