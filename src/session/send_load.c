@@ -347,9 +347,9 @@ static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 {
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;
-	/* A lone chunk gains nothing from a mapping of its own. */
+	/* Less than a chunk gains nothing from a mapping of its own. */
 	return s->opt.engine == RCP_ENGINE_AUTO && !s->map_refused &&
-	       c->entry->fid.size > s->opt.chunk_bytes;
+	       c->entry->fid.size >= s->opt.chunk_bytes;
 }
 
 /* Give c its part of a window, or the decision to stage it. False: no window is free now. */
