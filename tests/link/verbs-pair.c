@@ -5,7 +5,7 @@
  *
  *   verbs-pair [--from=DEV] [--to=DEV] [--sink-initiates] [--oob] [--pair] [--chunks=N]
  *              [--bytes=N] [--slots=N] [--sink-slots=N] [--varying] [--hold] [--no-check]
- *              [--kill=source|sink] [--close-early] [--bad-proof] [--local=ADDR] [--ipv6] [--list]
+ *              [--kill=source|sink] [--close-early] [--bad-proof] [--ipv6] [--list]
  */
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -33,7 +33,7 @@
 #define PORTS_MAX   16
 
 static struct options {
-	const char *from, *to, *kill, *local;
+	const char *from, *to, *kill;
 	bool sink_initiates, oob, pair, varying, hold, no_check, close_early, bad_proof, ipv6, list;
 	uint32_t chunks, bytes, slots, sink_slots;
 } opt = {.chunks = 200, .bytes = 1 << 20, .slots = 32};
@@ -600,96 +600,53 @@ static int choose(void)
 	return 0;
 }
 
-static void usage(void)
-{
-	fprintf(stderr, "verbs-pair: see the top of its source\n");
-	exit(2);
-}
+static const struct knob {
+	const char *name;
+	bool *flag;
+	const char **text;
+	uint32_t *number;
+} knobs[] = {
+	{"from", .text = &opt.from},
+	{"to", .text = &opt.to},
+	{"kill", .text = &opt.kill},
+	{"chunks", .number = &opt.chunks},
+	{"bytes", .number = &opt.bytes},
+	{"slots", .number = &opt.slots},
+	{"sink-slots", .number = &opt.sink_slots},
+	{"sink-initiates", .flag = &opt.sink_initiates},
+	{"oob", .flag = &opt.oob},
+	{"pair", .flag = &opt.pair},
+	{"varying", .flag = &opt.varying},
+	{"hold", .flag = &opt.hold},
+	{"no-check", .flag = &opt.no_check},
+	{"close-early", .flag = &opt.close_early},
+	{"bad-proof", .flag = &opt.bad_proof},
+	{"ipv6", .flag = &opt.ipv6},
+	{"list", .flag = &opt.list},
+};
+#define KNOBS (sizeof(knobs) / sizeof(knobs[0]))
 
 static void parse(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"from", 1, NULL, 'f'},
-		{"to", 1, NULL, 't'},
-		{"kill", 1, NULL, 'k'},
-		{"local", 1, NULL, 'l'},
-		{"chunks", 1, NULL, 'c'},
-		{"bytes", 1, NULL, 'b'},
-		{"slots", 1, NULL, 's'},
-		{"sink-slots", 1, NULL, 'S'},
-		{"sink-initiates", 0, NULL, 'i'},
-		{"oob", 0, NULL, 'o'},
-		{"pair", 0, NULL, 'p'},
-		{"varying", 0, NULL, 'v'},
-		{"hold", 0, NULL, 'h'},
-		{"no-check", 0, NULL, 'n'},
-		{"close-early", 0, NULL, 'e'},
-		{"bad-proof", 0, NULL, 'B'},
-		{"ipv6", 0, NULL, '6'},
-		{"list", 0, NULL, 'L'},
-		{NULL, 0, NULL, 0},
-	};
-	int c;
+	struct option longs[KNOBS + 1] = {0};
+	int at, c;
 
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		switch (c) {
-		case 'f':
-			opt.from = optarg;
-			break;
-		case 't':
-			opt.to = optarg;
-			break;
-		case 'k':
-			opt.kill = optarg;
-			break;
-		case 'l':
-			opt.local = optarg;
-			break;
-		case 'c':
-			opt.chunks = (uint32_t)atoi(optarg);
-			break;
-		case 'b':
-			opt.bytes = (uint32_t)atoi(optarg);
-			break;
-		case 's':
-			opt.slots = (uint32_t)atoi(optarg);
-			break;
-		case 'S':
-			opt.sink_slots = (uint32_t)atoi(optarg);
-			break;
-		case 'i':
-			opt.sink_initiates = true;
-			break;
-		case 'o':
-			opt.oob = true;
-			break;
-		case 'p':
-			opt.pair = true;
-			break;
-		case 'v':
-			opt.varying = true;
-			break;
-		case 'h':
-			opt.hold = true;
-			break;
-		case 'n':
-			opt.no_check = true;
-			break;
-		case 'e':
-			opt.close_early = true;
-			break;
-		case 'B':
-			opt.bad_proof = true;
-			break;
-		case '6':
-			opt.ipv6 = true;
-			break;
-		case 'L':
-			opt.list = true;
-			break;
-		default:
-			usage();
-		}
+	for (size_t i = 0; i < KNOBS; i++)
+		longs[i] =
+			(struct option){.name = knobs[i].name, .has_arg = !knobs[i].flag, .val = 1};
+	while ((c = getopt_long(argc, argv, "", longs, &at)) == 1) {
+		const struct knob *k = &knobs[at];
+
+		if (k->flag)
+			*k->flag = true;
+		else if (k->text)
+			*k->text = optarg;
+		else
+			*k->number = (uint32_t)strtoul(optarg, NULL, 0);
+	}
+	if (c != -1 || optind != argc) {
+		fprintf(stderr, "verbs-pair: its options are at the top of its source\n");
+		exit(2);
 	}
 }
 
