@@ -33,7 +33,7 @@ struct rcp_ssh {
 	unsigned handles;
 	bool err_open, answered, terminated, delivering, over, freed;
 	uint64_t kill_at; /* 0: not asked to end */
-	char last[512];	  /* line of standard error that was complete and not empty */
+	char last[512];	  /* line of standard error that was not empty */
 	char line[512];	  /* the one under way */
 	size_t line_len;
 	struct rcp_err cause;
@@ -46,7 +46,8 @@ static void end_line(struct rcp_ssh *ssh)
 	while (ssh->line_len && (unsigned char)ssh->line[ssh->line_len - 1] <= ' ')
 		ssh->line_len--;
 	ssh->line[ssh->line_len] = 0;
-	if (ssh->line_len)
+	/* "Warning: Permanently added ..." is no reason for anything. */
+	if (ssh->line_len && strncmp(ssh->line, "Warning: ", 9) != 0)
 		memcpy(ssh->last, ssh->line, ssh->line_len + 1);
 	ssh->line_len = 0;
 }

@@ -283,7 +283,7 @@ static void other_ends(void **state)
 	} t[] = {
 		{"echo 'sh: 1: rcp: Permission denied' >&2; exit 126",
 		 "can't be run there: sh: 1: rcp"},
-		{"exit 0", "ended before rcp answered"},
+		{"echo 'Warning: Permanently added far.' >&2; exit 0", "ended before rcp answered"},
 		{"echo no >&2; exit 3", "ended with status 3: no"},
 		{"kill -9 $$", "killed by signal 9"},
 	};
@@ -292,6 +292,7 @@ static void other_ends(void **state)
 		start(t[i].body, NULL, NULL);
 		run_to_exit(5);
 		assert_cause(RCP_E_CONNECT, t[i].text, "");
+		assert_null(strstr(cause.text, "Permanently"));
 		teardown(state);
 		setup(state);
 	}
