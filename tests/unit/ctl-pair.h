@@ -177,9 +177,24 @@ static void run_ms(unsigned ms)
 	}
 }
 
+static int fds_before;
+
+static int count_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 static int setup(void **state)
 {
 	(void)state;
+	/* libuv keeps two descriptors of its first loop for good. */
+	if (!fds_before && (uv_loop_init(&loop) || uv_loop_close(&loop)))
+		return -1;
+	fds_before = count_fds();
 	memset(&I, 0, sizeof(I));
 	memset(&R, 0, sizeof(R));
 	I.other = &R;
@@ -187,7 +202,7 @@ static int setup(void **state)
 	return uv_loop_init(&loop);
 }
 
-/* Whatever is left is freed; then the loop must be empty. */
+/* Whatever is left is freed; then the loop must be empty and no descriptor left. */
 static int teardown(void **state)
 {
 	(void)state;
@@ -196,7 +211,10 @@ static int teardown(void **state)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	free(I.place);
 	free(R.place);
-	return uv_loop_close(&loop);
+	if (uv_loop_close(&loop))
+		return -1;
+	assert_int_equal(count_fds(), fds_before);
+	return 0;
 }
 
 static void tcp_pair(int fd[2])

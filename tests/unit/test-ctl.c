@@ -100,8 +100,8 @@ static void storm(void)
 	rcp_put_u16(head + 4, RCP_MSG_CHUNK);
 	rcp_put_u32(head + 8, 3);
 	rcp_put_u32(head + 12, sizeof(body));
-	while (storm_left && !rcp_ctl_send_chunk(I.ctl, head, sizeof(head), body, sizeof(body),
-						 storm_done, &I))
+	while (storm_left &&
+	       !rcp_ctl_send_chunk(I.ctl, head, sizeof(head), body, sizeof(body), storm_done, &I))
 		storm_left--;
 }
 
