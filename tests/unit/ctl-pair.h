@@ -320,6 +320,7 @@ static int raw_peer(bool responder)
 	return fd[1];
 }
 
+static const uint8_t note_frame[] = {0, 0, 0, 5, 0, 34, 0, 0, 1, 0, 2, 'h', 'i'};
 static const uint8_t ping_frame[16] = {0, 0, 0, 8, 0, 32, 0, 0, 1};
 
 static void assert_refused(const struct peer *p, const char *word)

@@ -286,8 +286,6 @@ static void hostile_bytes(void **state)
 
 /* --- the remote shell --- */
 
-static const uint8_t note_frame[] = {0, 0, 0, 5, 0, 34, 0, 0, 1, 0, 2, 'h', 'i'};
-
 static void junk_comes_first(void **state)
 {
 	char all[64];
