@@ -170,9 +170,9 @@ static void wire(void **state)
 
 static void hostile(void **state)
 {
-	static const char *const useless[] = {
-		"0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
-		"::",	   "ff02::1",	"fe80::1",	   "::ffff:127.0.0.1"};
+	static const char *const useless[] = {"0.0.0.0",     "224.0.0.1", "255.255.255.255",
+					      "169.254.1.1", "::",	  "ff02::1",
+					      "fe80::1"};
 	struct rcp_rec_addr rec = {.family = 9};
 	struct rcp_wr w = {.max = 65536};
 	struct rcp_err err = {0};

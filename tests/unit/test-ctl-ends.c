@@ -179,15 +179,17 @@ static void may_be_freed_at_any_time(void **state)
 	each(freed_early, state);
 	tcp_pair(fd);
 	I.on_ready = R.on_ready = free_other;
-	make_tls(&I, fd[0], false, key, 1000);
-	make_tls(&R, fd[1], true, key, 1000);
-	run_ms(50);
+	make_tls(&I, fd[0], false, key, 20000);
+	make_tls(&R, fd[1], true, key, 20000);
+	while (!I.ready && !R.ready)
+		uv_run(&loop, UV_RUN_ONCE);
+	run_ms(10);
 	assert_int_equal(I.ready + R.ready, 1);
 	assert_null(I.ctl);
 	teardown(state);
 	setup(state);
 	tcp_pair(fd);
-	make_tls(&I, fd[0], false, key, 1000);
+	make_tls(&I, fd[0], false, key, 20000);
 	rcp_ctl_free(&I.ctl);
 	close(fd[1]);
 }
@@ -300,8 +302,8 @@ static void wrong_keys_do_not_open(void **state)
 
 	(void)state;
 	tcp_pair(fd);
-	make_tls(&I, fd[0], false, key, 2000);
-	make_tls(&R, fd[1], true, other, 2000);
+	make_tls(&I, fd[0], false, key, 20000);
+	make_tls(&R, fd[1], true, other, 20000);
 	assert_true(until(&I.down));
 	assert_true(until(&R.down));
 	assert_refused(&R, "same key");
