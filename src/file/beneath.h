@@ -23,9 +23,12 @@ const char *rcp_path_refuse(const char *path, size_t len);
  * O_NOFOLLOW walk where the kernel has no openat2. */
 int rcp_beneath_open(int root, const char *path, int flags, mode_t mode);
 
+/* That fallback alone, so that it can be tested on any kernel. Follows no symlink at all. */
+int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode);
+
 /*
  * The directory that holds path, and its last component (a pointer into path). A one-component path
- * gives a duplicate of root. -1 with errno; the caller closes.
+ * gives a duplicate of root. The fd is for *at calls alone (O_PATH). -1 with errno; the caller closes.
  */
 int rcp_beneath_parent(int root, const char *path, const char **leaf);
 

@@ -52,12 +52,14 @@ int rcp_guarded_crc(const void *data, size_t len, const char *path, struct rcp_e
 		    uint32_t *crc);
 
 /* Install the process-wide SIGBUS handler behind rcp_guarded_crc. Once, before workers run. A SIGBUS
- * outside a guarded call is passed on to the default action. */
+ * outside a guarded call is passed on to the default action. And one for SIGXFSZ that does nothing:
+ * a limit on file sizes is then EFBIG from the call, not the end of the process. */
 void rcp_sigbus_install(void);
 
 /*
  * A read-only MAP_SHARED view of [offset, offset + len), page aligned below. Never past the end of
- * the file. data points at `offset`'s byte.
+ * the file: cut there, and a file that got shorter is RCP_E_PARTIAL. data points at `offset`'s byte;
+ * NULL for no bytes.
  */
 struct rcp_window {
 	const uint8_t *data;

@@ -75,7 +75,6 @@ enum rcp_entry_type {
 #define RCP_ENTRY_SPARSE 0x01 /* has holes: zero blocks are not written */
 #define RCP_ENTRY_TOP 0x02    /* one of the user's arguments: the target rules apply */
 
-enum rcp_answer { RCP_ANSWER_SEND = 1, RCP_ANSWER_SKIP = 2, RCP_ANSWER_DONE = 3, RCP_ANSWER_FAIL = 4 };
 enum rcp_status { RCP_STATUS_OK = 0, RCP_STATUS_FAILED = 1, RCP_STATUS_SKIPPED = 2, RCP_STATUS_WARNED = 3 };
 enum rcp_severity { RCP_SEVERITY_WARNING = 0, RCP_SEVERITY_ERROR = 1 };
 

@@ -17,12 +17,13 @@
 #define RCP_MESSAGES(M)                                                                            \
 	M(HELLO, hello, 1, IR, BOOT)                                                               \
 	M(START, start, 2, I, BOOT)                                                                \
+	M(NAMES, names, 35, I, BOOT)                                                               \
 	M(READY, ready, 3, R, BOOT)                                                                \
 	M(SWITCH, switch, 4, I, BOOT)                                                              \
 	M(CAPS, caps, 5, IR, TALK)                                                                 \
 	M(LINK_TRY, link_try, 6, I, TALK)                                                          \
 	M(LINK_OOB, link_oob, 7, IR, TALK)                                                         \
-	M(LINK_UP, link_up, 8, IR, TALK)                                                           \
+	M(LINK_GO, link_go, 8, R, TALK)                                                            \
 	M(LINK_RING, link_ring, 9, K, TALK)                                                        \
 	M(LINK_FAIL, link_fail, 10, IR, TALK)                                                      \
 	M(LINK_USE, link_use, 11, I, TALK)                                                         \
@@ -33,6 +34,7 @@
 	M(RESULTS, results, 20, K, COPY)                                                           \
 	M(FAULT, fault, 21, S, COPY)                                                               \
 	M(WALK_END, walk_end, 22, S, COPY)                                                         \
+	M(POSTED, posted, 25, S, COPY)                                                             \
 	M(VERDICT, verdict, 23, K, COPY)                                                           \
 	M(BYE, bye, 24, S, COPY)                                                                   \
 	M(PING, ping, 32, IR, ANY)                                                                 \
@@ -46,35 +48,35 @@
 	F(S, U16, version_min)                                                                        \
 	F(S, U16, version_max)                                                                        \
 	F(S, U64, features)                                                                           \
-	F(S, STR, software)                                                                           \
-	F(S, STR, host)
+	F(S, STR, software)
 
-#define RCP_START_FIELDS(F, S)                                                                        \
-	F(S, K32, secret)                                                                             \
-	F(S, K16, session)                                                                            \
-	F(S, U8, role)                                                                                \
-	F(S, U8, transports)                                                                          \
-	F(S, U8, encrypt)                                                                             \
-	F(S, U8, connect)                                                                             \
-	F(S, U8, source_engine)                                                                       \
-	F(S, U8, tos)                                                                                 \
-	F(S, U8, family)                                                                              \
-	F(S, U16, streams)                                                                            \
-	F(S, U32, chunk_bytes)                                                                        \
-	F(S, U32, slots)                                                                              \
-	F(S, U32, umask)                                                                              \
-	F(S, U32, retries)                                                                            \
-	F(S, U64, flags)                                                                              \
-	F(S, U64, limit_bytes_per_second)                                                             \
-	F(S, STR, device)                                                                             \
-	F(S, STR, target)                                                                             \
-	F(S, BLOB, paths)                                                                             \
+#define RCP_START_FIELDS(F, S)                                                                     \
+	F(S, K32, secret)                                                                          \
+	F(S, K16, session)                                                                         \
+	F(S, U8, role)                                                                             \
+	F(S, U8, transports)                                                                       \
+	F(S, U8, encrypt)                                                                          \
+	F(S, U8, connect)                                                                          \
+	F(S, U8, source_engine)                                                                    \
+	F(S, U8, family)                                                                           \
+	F(S, U16, tos)                                                                             \
+	F(S, U16, sl)                                                                              \
+	F(S, U32, pkey)                                                                            \
+	F(S, U16, streams)                                                                         \
+	F(S, U32, chunk_bytes)                                                                     \
+	F(S, U32, slots)                                                                           \
+	F(S, U32, bundle_bytes)                                                                    \
+	F(S, U64, flags)                                                                           \
+	F(S, U64, limit_bytes_per_second)                                                          \
+	F(S, STR, target)                                                                          \
 	F(S, BLOB, excludes)
+
+#define RCP_NAMES_FIELDS(F, S)                                                                     \
+	F(S, U8, last)                                                                             \
+	F(S, BLOB, paths)
 
 #define RCP_READY_FIELDS(F, S)                                                                        \
 	F(S, U16, port)                                                                               \
-	F(S, U32, umask)                                                                              \
-	F(S, STR, home)                                                                               \
 	F(S, BLOB, addrs)
 
 #define RCP_SWITCH_FIELDS(F, S) F(S, U8, to)
@@ -107,7 +109,7 @@
 	F(S, U8, gid_type)                                                                            \
 	F(S, K16, gid)
 
-#define RCP_LINK_UP_FIELDS(F, S) F(S, U16, link)
+#define RCP_LINK_GO_FIELDS(F, S) F(S, U16, link)
 
 #define RCP_LINK_RING_FIELDS(F, S)                                                                    \
 	F(S, U16, link)                                                                               \
@@ -147,11 +149,9 @@
 	F(S, U64, offset)                                                                             \
 	F(S, U32, length)
 
-#define RCP_ENTRY_END_FIELDS(F, S)                                                                    \
-	F(S, U32, entry)                                                                              \
-	F(S, U64, data_bytes)                                                                         \
-	F(S, U32, crc)                                                                                \
-	F(S, U8, crc_known)
+#define RCP_ENTRY_END_FIELDS(F, S)                                                                 \
+	F(S, U32, entry)                                                                           \
+	F(S, U64, data_bytes)
 
 #define RCP_RESULTS_FIELDS(F, S) F(S, BLOB, results)
 
@@ -169,6 +169,11 @@
 	F(S, U32, entries)                                                                            \
 	F(S, U64, files)                                                                              \
 	F(S, U64, bytes)
+
+#define RCP_POSTED_FIELDS(F, S)                                                                    \
+	F(S, U32, generation)                                                                      \
+	F(S, U64, chunks)                                                                          \
+	F(S, U64, answers)
 
 #define RCP_VERDICT_FIELDS(F, S)                                                                      \
 	F(S, U8, code)                                                                                \
@@ -276,10 +281,9 @@
 	F(S, STR, name)                                                                               \
 	F(S, BLOB, value)
 
-#define RCP_REC_ANSWER_FIELDS(F, S)                                                                   \
-	F(S, U32, first)                                                                              \
-	F(S, U32, count)                                                                              \
-	F(S, U8, action)                                                                              \
+#define RCP_REC_ANSWER_FIELDS(F, S)                                                                \
+	F(S, U32, first)                                                                           \
+	F(S, U32, count)                                                                           \
 	F(S, BLOB, have)
 
 #define RCP_REC_RANGE_FIELDS(F, S)                                                                    \

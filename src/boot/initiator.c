@@ -1,0 +1,335 @@
+/* The initiator's start: ssh, greeting, request, the way to TCP or the decision to stay on the pipe. */
+#include "boot/run.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MS 20000 /* HELLO and READY after the login */
+#define TLS_MS 5000
+
+static void fail(struct rcp_run *run, const struct rcp_err *err)
+{
+	run_fault(run, err, false);
+	run_end(run, err);
+}
+
+/* ---- TCP and TLS, or not ---- */
+
+static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
+{
+	struct rcp_msg_switch m = {.to = RCP_SWITCH_PIPE};
+	unsigned without = (1u << RCP_LINK_RDMA_CM) | (1u << RCP_LINK_RDMA_OOB) | (1u << RCP_LINK_PIPE);
+	char text[2048];
+
+	if (why) {
+		run->tcp_err = *why;
+		rcp_log(&run->log, RCP_LOG_INFO, "TCP can't be had: %s", rcp_err_format(why, text, sizeof(text)));
+		if (!(run->req.transports & without)) {
+			struct rcp_err err = *why;
+
+			rcp_err_object(&err, run->host);
+			rcp_err_fix(&err, "open a TCP port to that host, or use --transport=auto to go through ssh");
+			fail(run, &err);
+			return;
+		}
+	}
+	rcp_ctl_send(run->pipe, RCP_MSG_SWITCH, &m);
+	run->ctl = run->pipe;
+	rcp_ctl_set_ops(run->pipe, &talk_ctl_ops, run);
+	talk_start(run);
+}
+
+static void tls_ready(void *arg)
+{
+	struct rcp_run *run = arg;
+
+	run->ctl = run->tls;
+	rcp_ctl_set_ops(run->tls, &talk_ctl_ops, run);
+	rcp_log(&run->log, RCP_LOG_DEBUG, "control connection: TLS over TCP");
+	talk_start(run);
+}
+
+static void start_race(struct rcp_run *run);
+
+/* Before it was ready: another host's port, a proxy, a filter. The next address may be right. */
+static void tls_down(void *arg, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+	struct rcp_err err = *cause;
+
+	rcp_ctl_free(&run->tls);
+	if (run->ending)
+		return;
+	if (!rcp_err_is(&err))
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the TCP port closed the connection");
+	stay_on_pipe(run, &err);
+}
+
+static const struct rcp_ctl_ops tls_ops = {.ready = tls_ready, .down = tls_down};
+
+static void on_raced(void *arg, int fd, const union rcp_sa *to, unsigned index, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+	struct rcp_err err = {0};
+	char identity[RCP_IDENTITY];
+	struct rcp_tls_params p = {.identity = rcp_secret_identity(run->session, identity),
+				   .key = run->secret};
+
+	(void)index;
+	rcp_race_free(&run->race);
+	if (fd < 0) {
+		stay_on_pipe(run, cause);
+		return;
+	}
+	run->peer_addr = *to;
+	if (rcp_ctl_new_tls(&run->loop, fd, &p, TLS_MS, run->host, &tls_ops, run, &err, &run->tls))
+		stay_on_pipe(run, &err);
+}
+
+static void start_race(struct rcp_run *run)
+{
+	struct rcp_race_params p = {.addrs = &run->addrs,
+				    .port = run->port,
+				    .sock = {.tos = run->req.tos, .timeout_ms = RUN_DEAD_MS}};
+	struct rcp_err err = {0};
+
+	if (run->req.transports == 1u << RCP_LINK_PIPE) {
+		stay_on_pipe(run, NULL);
+		return;
+	}
+	if (!run->port || !run->addrs.count) {
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "it opened no TCP port");
+		stay_on_pipe(run, &err);
+	} else if (rcp_race_new(&run->loop, &p, on_raced, run, &err, &run->race)) {
+		stay_on_pipe(run, &err);
+	}
+}
+
+/* ---- messages on the pipe ---- */
+
+static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
+{
+	char software[128];
+	struct rcp_err err = {0};
+
+	rcp_span_copy(m->software, software, sizeof(software));
+	if (m->magic != RCP_MAGIC || m->version_min > RCP_VERSION_MAX || m->version_max < RCP_VERSION_MIN) {
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host,
+			    "%s there speaks protocol versions %u to %u, this rcp speaks %u to %u", software,
+			    m->version_min, m->version_max, RCP_VERSION_MIN, RCP_VERSION_MAX);
+		rcp_err_fix(&err, "install the same version at both ends, or name another with --rcp-path");
+		fail(run, &err);
+		return;
+	}
+	rcp_log(&run->log, RCP_LOG_INFO, "%s: %s", run->host, software);
+	if (run->watch.start)
+		run->watch.start(run->watch.arg, run->host, software);
+	rcp_ctl_expect(run->pipe, ANSWER_MS, "READY");
+}
+
+static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
+{
+	struct rcp_err err = {0};
+
+	if (run->ready_said || rcp_addrs_decode(m->addrs, &err, &run->addrs)) {
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: READY twice");
+		fail(run, &err);
+		return;
+	}
+	run->ready_said = true;
+	run->port = m->port;
+	rcp_ctl_expect(run->pipe, 0, NULL);
+	start_race(run);
+}
+
+static void pipe_message(void *arg, const struct rcp_msg *msg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ending)
+		return;
+	if (msg->type == RCP_MSG_HELLO)
+		on_hello(run, &msg->hello_);
+	else if (msg->type == RCP_MSG_READY)
+		on_ready(run, &msg->ready_);
+	else
+		talk_message(run, msg); /* ABORT, NOTE */
+}
+
+static void pipe_down(void *arg, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+	struct rcp_err err = *cause;
+
+	if (!rcp_err_is(&err))
+		rcp_err_set(&err, run->used ? RCP_E_LINK : RCP_E_CONNECT, 0, "", run->host,
+			    "ssh closed the connection");
+	rcp_ctl_free(&run->pipe);
+	rcp_err_object(&err, run->host);
+	if (run->used)
+		err.code = RCP_E_LINK;
+	run_lost(run, &err);
+}
+
+static void pipe_banner(void *arg, const char *bytes, size_t len)
+{
+	struct rcp_run *run = arg;
+
+	if (run->watch.remote_output)
+		run->watch.remote_output(run->watch.arg, bytes, len);
+}
+
+static void pipe_ready(void *arg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ssh)
+		rcp_ssh_answered(run->ssh);
+	rcp_ctl_expect(run->pipe, ANSWER_MS, "greeting");
+}
+
+static const struct rcp_ctl_ops pipe_ops = {.ready = pipe_ready,
+					    .message = pipe_message,
+					    .banner = pipe_banner,
+					    .down = pipe_down};
+
+/* ---- what is said at once ---- */
+
+static void say_hello(struct rcp_run *run)
+{
+	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
+				  .version_min = RCP_VERSION_MIN,
+				  .version_max = RCP_VERSION_MAX,
+				  .features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB,
+				  .software = rcp_span_str("rcp " RCP_VERSION)};
+
+	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
+}
+
+static int encode_paths(char *const *paths, size_t count, struct rcp_wr *w, size_t *at)
+{
+	for (; *at < count && w->len < RCP_FRAME_MAX / 4; ++*at) {
+		struct rcp_rec_path rec = {.path = rcp_span_of(paths[*at], strlen(paths[*at]))};
+
+		rcp_rec_encode(w, RCP_REC_PATH, &rec);
+	}
+	return w->bad ? -1 : 0;
+}
+
+static int say_start(struct rcp_run *run, struct rcp_err *err)
+{
+	const struct rcp_request *q = &run->req;
+	struct rcp_wr excludes = {.max = RCP_FRAME_MAX / 2};
+	size_t n = 0, at = 0;
+
+	while (q->excludes && q->excludes[n])
+		n++;
+	if (encode_paths(q->excludes, n, &excludes, &at) || at < n) {
+		rcp_wr_free(&excludes);
+		return rcp_err_set(err, RCP_E_USAGE, 0, "", NULL, "the --exclude patterns are too long");
+	}
+	struct rcp_msg_start m = {
+		.role = q->role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE,
+		.transports = (uint8_t)q->transports,
+		.encrypt = (uint8_t)q->encrypt,
+		.connect = (uint8_t)q->connect,
+		.source_engine = (uint8_t)q->engine,
+		.family = (uint8_t)q->family,
+		.tos = q->tos < 0 ? UINT16_MAX : (uint16_t)q->tos,
+		.sl = q->sl < 0 ? UINT16_MAX : (uint16_t)q->sl,
+		.pkey = q->pkey < 0 ? UINT32_MAX : (uint32_t)q->pkey,
+		.streams = (uint16_t)q->streams,
+		.chunk_bytes = q->chunk_bytes,
+		.slots = q->slots,
+		.bundle_bytes = q->bundle_bytes,
+		.flags = q->flags | (run->verbose ? RCP_OPT_VERBOSE : 0),
+		.limit_bytes_per_second = q->limit,
+		.target = rcp_span_str(q->role == RCP_ROLE_SOURCE ? q->target : ""),
+		.excludes = rcp_span_of(excludes.data, excludes.len),
+	};
+
+	memcpy(m.secret.b, run->secret, sizeof(m.secret.b));
+	memcpy(m.session.b, run->session, sizeof(m.session.b));
+	rcp_ctl_send(run->pipe, RCP_MSG_START, &m);
+	rcp_secret_wipe(&m.secret, sizeof(m.secret));
+	rcp_wr_free(&excludes);
+	return 0;
+}
+
+/* The remote end's paths (it is the source), in as many frames as they need. */
+static int say_names(struct rcp_run *run, struct rcp_err *err)
+{
+	bool source = run->req.role == RCP_ROLE_SOURCE;
+	size_t count = source ? 0 : run->req.path_count, at = 0;
+	struct rcp_wr w = {.max = RCP_FRAME_MAX - 64};
+
+	do {
+		w.len = 0;
+		if (encode_paths(run->req.paths, count, &w, &at)) {
+			rcp_wr_free(&w);
+			return rcp_err_set(err, RCP_E_USAGE, ENAMETOOLONG, "", run->req.paths[at],
+					   "a path of more than %d bytes", RCP_STR_MAX);
+		}
+		struct rcp_msg_names m = {.last = at == count, .paths = rcp_span_of(w.data, w.len)};
+
+		rcp_ctl_send(run->pipe, RCP_MSG_NAMES, &m);
+	} while (at < count);
+	rcp_wr_free(&w);
+	return 0;
+}
+
+/* ---- ssh ---- */
+
+static void ssh_output(void *arg, const char *bytes, size_t len)
+{
+	struct rcp_run *run = arg;
+
+	if (run->watch.remote_output)
+		run->watch.remote_output(run->watch.arg, bytes, len);
+}
+
+static void ssh_exited(void *arg, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+
+	rcp_ssh_free(&run->ssh);
+	if (run->ending)
+		return;
+	/* The peer's own ABORT, a verdict, or a protocol error were there first and stand. */
+	if (!rcp_err_is(&run->lost) || run->lost.code == RCP_E_LINK) {
+		run->lost = *cause;
+		if (!run->lost_ns)
+			run->lost_ns = rcp_now_ns();
+	}
+}
+
+static const struct rcp_ssh_ops ssh_ops = {.output = ssh_output, .exited = ssh_exited};
+
+int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err)
+{
+	struct rcp_ssh_params p = {.program = o->ssh,
+				   .args = o->ssh_args,
+				   .user = run->where.user,
+				   .host = run->where.host,
+				   .family = o->family,
+				   .rcp_path = o->rcp_path};
+	int rfd, wfd;
+
+	snprintf(run->host, sizeof(run->host), "%s", run->where.host);
+	if (rcp_secret_random(run->secret, sizeof(run->secret), err) ||
+	    rcp_secret_random(run->session, sizeof(run->session), err))
+		return (int)err->code;
+	if (rcp_ssh_new(&run->loop, &p, &ssh_ops, run, err, &rfd, &wfd, &run->ssh))
+		return (int)err->code;
+	if (rcp_ctl_new_pipe(&run->loop, rfd, wfd, false, run->host, &pipe_ops, run, err, &run->pipe))
+		return (int)err->code;
+	say_hello(run);
+	if (say_start(run, err) || say_names(run, err))
+		return (int)err->code;
+	talk_rdma_look(run);
+	return 0;
+}

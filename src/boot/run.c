@@ -1,0 +1,519 @@
+/* The loop of one copy at one end, its turns, and its teardown. */
+#include "boot/run.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TICK_MS 20
+#define END_MS 8000 /* for everything to close in good order */
+
+uint64_t run_now(void *arg)
+{
+	(void)arg;
+	return rcp_now_ns();
+}
+
+/* ---- what the user is told ---- */
+
+static void fault_of(const struct rcp_err *err, bool warning, struct rcp_fault *f)
+{
+	*f = (struct rcp_fault){.code = (int)err->code,
+				.sys_errno = err->sys_errno,
+				.call = err->call,
+				.object = err->object,
+				.reason = rcp_err_reason(err),
+				.fix = err->fix,
+				.warning = warning};
+}
+
+void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
+{
+	struct rcp_fault f;
+
+	if (!run->watch.fault)
+		return;
+	fault_of(err, warning, &f);
+	run->watch.fault(run->watch.arg, &f);
+}
+
+static void env_fault(void *arg, const struct rcp_err *err, bool warning)
+{
+	run_fault(arg, err, warning);
+}
+
+static void env_file(void *arg, const char *name, uint64_t bytes, enum rcp_status status)
+{
+	static const char *const words[] = {"copied", "failed", "skipped", "copied"};
+	struct rcp_run *run = arg;
+
+	if (run->watch.file)
+		run->watch.file(run->watch.arg, name, bytes, words[status]);
+}
+
+static void env_send(void *arg, enum rcp_msg_type type, const void *msg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ctl)
+		rcp_ctl_send(run->ctl, type, msg);
+}
+
+static void env_over(void *arg, const struct rcp_err *cause)
+{
+	talk_session_over(arg, cause);
+}
+
+void run_env(struct rcp_run *run, struct rcp_session_env *env)
+{
+	*env = (struct rcp_session_env){.arg = run,
+					.pool = run->pool,
+					.log = &run->log,
+					.now_ns = run_now,
+					.send = env_send,
+					.fault = env_fault,
+					.file = env_file,
+					.over = env_over};
+}
+
+void run_stats(struct rcp_run *run)
+{
+	if (run->receiver)
+		run->stats = *rcp_receiver_stats(run->receiver);
+	else if (run->sender)
+		run->stats = *rcp_sender_stats(run->sender);
+	else
+		run->stats.current = NULL;
+}
+
+static void tell_progress(struct rcp_run *run, uint64_t now)
+{
+	struct rcp_progress p = {0};
+
+	if (!run->watch.progress || now - run->progress_ns < 100 * RCP_MS)
+		return;
+	run->progress_ns = now;
+	run_stats(run);
+	p.bytes = run->stats.bytes_moved;
+	p.total_bytes = run->stats.bytes_seen;
+	p.files = run->stats.files_done;
+	p.total_files = run->stats.files_seen;
+	p.total_final = run->stats.walk_over;
+	p.elapsed_ns = now - run->started_ns;
+	p.name = run->stats.current;
+	p.name_bytes = run->stats.current_bytes;
+	p.name_total = run->stats.current_size;
+	p.transport = run->transport;
+	run->watch.progress(run->watch.arg, &p);
+}
+
+/* ---- teardown: each turn closes what can be closed by now ---- */
+
+void run_end(struct rcp_run *run, const struct rcp_err *cause)
+{
+	if (run->ending)
+		return;
+	run->ending = true;
+	run->cause = *cause;
+	run->ended_ns = rcp_now_ns();
+	run->end_deadline_ns = run->ended_ns + END_MS * RCP_MS;
+	if (rcp_err_is(cause)) {
+		if (run->ctl && !run->aborted)
+			rcp_ctl_send_abort(run->ctl, cause);
+		else if (run->pipe && !run->aborted)
+			rcp_ctl_send_abort(run->pipe, cause);
+		run->aborted = true;
+	}
+}
+
+void run_lost(struct rcp_run *run, const struct rcp_err *err)
+{
+	if (run->ending || rcp_err_is(&run->lost))
+		return;
+	run->lost = *err;
+	run->lost_ns = rcp_now_ns();
+}
+
+static void lost_turn(struct rcp_run *run, uint64_t now)
+{
+	struct rcp_err err = run->lost;
+
+	/* ssh's own last words name the cause better than a closed pipe does. */
+	if (!rcp_err_is(&err) ||
+	    (run->ssh && err.code == RCP_E_LINK && now - run->lost_ns < RCP_SEC))
+		return;
+	run_stats(run);
+	if (run->stats.verdict_known) {
+		struct rcp_err none = {0};
+
+		run_end(run, &none);
+		return;
+	}
+	run_fault(run, &err, false);
+	run_end(run, &err);
+}
+
+static bool close_session(struct rcp_run *run)
+{
+	if (run->local)
+		return local_closed(run);
+	if ((run->sender || run->receiver) && !run->session_over) {
+		struct rcp_err cause = run->cause;
+
+		if (!rcp_err_is(&cause))
+			rcp_err_set(&cause, RCP_E_LINK, 0, "", NULL, "ended");
+		if (run->sender)
+			rcp_sender_stop(run->sender, &cause);
+		if (run->receiver)
+			rcp_receiver_stop(run->receiver, &cause);
+		return false;
+	}
+	return true;
+}
+
+static void listener_closed(void *arg)
+{
+	struct rcp_run *run = arg;
+
+	run->rdma_listener = NULL;
+}
+
+static bool close_links(struct rcp_run *run)
+{
+	for (struct rcp_attempt *a = run->attempts; a; a = a->next)
+		attempt_close(a);
+	if (!attempt_reap(run) || run->rdma_looking)
+		return false;
+	rcp_listen_free(&run->listen);
+	rcp_race_free(&run->race);
+	if (run->rdma_listener && !run->rdma_listener_closing) {
+		run->rdma_listener_closing = true;
+		rcp_rdma_listener_close(run->rdma_listener, listener_closed, run);
+	}
+	if (run->rdma_listener)
+		return false;
+	rcp_rdma_close(&run->rdma);
+	return true;
+}
+
+static bool close_ctl(struct rcp_ctl *ctl, bool *closing)
+{
+	if (ctl && !*closing) {
+		*closing = true;
+		rcp_ctl_close(ctl, 2000);
+	}
+	return !ctl;
+}
+
+static bool close_all(struct rcp_run *run)
+{
+	if (!close_session(run) || !close_links(run))
+		return false;
+	bool gone = close_ctl(run->tls, &run->tls_closing);
+
+	/* The pipe last: its end tells ssh and the peer that all is over. */
+	gone = gone && close_ctl(run->pipe, &run->pipe_closing);
+	if (gone && run->ssh && !run->ssh_closing) {
+		run->ssh_closing = true;
+		rcp_ssh_close(run->ssh, 2000);
+	}
+	return gone && !run->ssh;
+}
+
+static void handle_close(uv_handle_t *h)
+{
+	if (!uv_is_closing(h))
+		uv_close(h, NULL);
+}
+
+static void close_handles(struct rcp_run *run)
+{
+	run->handles_closing = true;
+	handle_close((uv_handle_t *)&run->pool_poll);
+	handle_close((uv_handle_t *)&run->prepare);
+	handle_close((uv_handle_t *)&run->tick);
+	handle_close((uv_handle_t *)&run->cancel);
+	handle_close((uv_handle_t *)&run->busy);
+}
+
+static void end_turn(struct rcp_run *run, uint64_t now)
+{
+	if (run->handles_closing)
+		return;
+	if (close_all(run)) {
+		close_handles(run);
+	} else if (now > run->end_deadline_ns) {
+		/* Something does not close: what is on disk is as claimed, so leaving it is safe. */
+		rcp_log(&run->log, RCP_LOG_DEBUG, "teardown took too long");
+		rcp_ctl_free(&run->tls);
+		rcp_ctl_free(&run->pipe);
+		rcp_ssh_free(&run->ssh);
+		uv_stop(&run->loop);
+	}
+}
+
+/* ---- turns ---- */
+
+static void on_idle(uv_idle_t *h)
+{
+	(void)h; /* its being active keeps the loop from sleeping */
+}
+
+static void turn(struct rcp_run *run)
+{
+	uint64_t now = rcp_now_ns();
+
+	if (run->sender)
+		rcp_sender_turn(run->sender);
+	if (run->receiver)
+		rcp_receiver_turn(run->receiver);
+	if (run->local) {
+		bool more = local_turn(run);
+
+		if (more && !run->handles_closing)
+			uv_idle_start(&run->busy, on_idle);
+		else
+			uv_idle_stop(&run->busy);
+	} else if (!run->ending) {
+		talk_turn(run);
+	}
+	attempt_reap(run);
+	if (!run->ending)
+		lost_turn(run, now);
+	if (run->ending)
+		end_turn(run, now);
+	else
+		tell_progress(run, now);
+}
+
+static void on_prepare(uv_prepare_t *h)
+{
+	turn(h->data);
+}
+
+static void on_tick(uv_timer_t *h)
+{
+	(void)h; /* the turn that follows does the work */
+}
+
+static void on_pool(uv_poll_t *h, int status, int events)
+{
+	struct rcp_run *run = h->data;
+
+	(void)status;
+	(void)events;
+	rcp_pool_reap(run->pool);
+}
+
+static void on_cancel(uv_async_t *h)
+{
+	struct rcp_run *run = h->data;
+	struct rcp_err err = {0};
+	int code = run->cancel_code;
+
+	rcp_err_set(&err, code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED, 0, "", NULL,
+		    "interrupted");
+	run_end(run, &err);
+}
+
+/* ---- life ---- */
+
+static void log_line(void *arg, enum rcp_log_level level, const char *text)
+{
+	struct rcp_run *run = arg;
+
+	if (run->watch.log)
+		run->watch.log(run->watch.arg, (int)level, text);
+}
+
+/* Many sources, sinks and sockets at once; pinned memory. What the hard limit allows is ours to use. */
+static void raise_limit(__rlimit_resource_t what)
+{
+	struct rlimit lim;
+
+	if (getrlimit(what, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		setrlimit(what, &lim);
+	}
+}
+
+static unsigned default_threads(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cpus < 2 ? 2 : cpus > 8 ? 8 : (unsigned)cpus;
+}
+
+static int init_handles(struct rcp_run *run, struct rcp_err *err)
+{
+	int rc = uv_loop_init(&run->loop);
+
+	if (rc)
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_loop_init", NULL, NULL);
+	run->loop_up = true;
+	uv_prepare_init(&run->loop, &run->prepare);
+	uv_timer_init(&run->loop, &run->tick);
+	uv_idle_init(&run->loop, &run->busy);
+	run->prepare.data = run->tick.data = run->cancel.data = run->pool_poll.data = run;
+	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
+	if (!rc)
+		rc = uv_poll_init(&run->loop, &run->pool_poll, rcp_pool_fd(run->pool));
+	if (rc)
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_poll_init", NULL, NULL);
+	uv_prepare_start(&run->prepare, on_prepare);
+	uv_timer_start(&run->tick, on_tick, TICK_MS, TICK_MS);
+	uv_poll_start(&run->pool_poll, UV_READABLE, on_pool);
+	run->handles_up = true;
+	return 0;
+}
+
+int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
+	     struct rcp_err *err)
+{
+	if (watch)
+		run->watch = *watch;
+	run->verbose = verbose;
+	run->log = (struct rcp_log){.line = log_line, .arg = run, .level = (enum rcp_log_level)verbose};
+	run->target.root = -1;
+	run->started_ns = rcp_now_ns();
+	raise_limit(RLIMIT_NOFILE);
+	rcp_sigbus_install();
+	if (rcp_pool_new(threads ? threads : default_threads(), err, &run->pool))
+		return (int)err->code;
+	if (init_handles(run, err))
+		return (int)err->code;
+	run_env(run, &run->env);
+	return 0;
+}
+
+static void free_all(struct rcp_run *run)
+{
+	/* Jobs first: they point into everything else. */
+	if (run->pool)
+		rcp_pool_drain(run->pool);
+	rcp_sender_free(&run->sender);
+	rcp_receiver_free(&run->receiver);
+	local_free(run);
+	rcp_pool_free(&run->pool);
+	if (run->target_open)
+		rcp_target_free(&run->target);
+	rcp_where_free(&run->where);
+	request_free(&run->req);
+	free(run->peer_ports);
+	free(run->cands);
+	rcp_secret_wipe(run->secret, sizeof(run->secret));
+}
+
+int run_loop(struct rcp_run *run)
+{
+	if (run->loop_up) {
+		if (!run->handles_up)
+			close_handles(run);
+		uv_run(&run->loop, UV_RUN_DEFAULT);
+	}
+	run_stats(run);
+	run->stats.current = NULL;
+	free_all(run);
+	if (run->loop_up)
+		uv_loop_close(&run->loop);
+	if (rcp_err_is(&run->cause))
+		return (int)run->cause.code;
+	return (int)run->stats.verdict_code;
+}
+
+/* ---- requests ---- */
+
+static void free_strings(char **list)
+{
+	for (char **s = list; list && *s; s++)
+		free(*s);
+	free(list);
+}
+
+void request_free(struct rcp_request *req)
+{
+	free(req->target);
+	free_strings(req->paths);
+	free_strings(req->excludes);
+	req->target = NULL;
+	req->paths = req->excludes = NULL;
+	req->path_count = req->path_cap = 0;
+}
+
+int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err)
+{
+	if (req->path_count + 2 > req->path_cap) {
+		size_t cap = req->path_cap ? 2 * req->path_cap : 16;
+		char **p = realloc(req->paths, cap * sizeof(*p));
+
+		if (!p)
+			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
+		req->paths = p;
+		req->path_cap = cap;
+	}
+	char *copy = rcp_span_dup(rcp_span_of(path, len));
+
+	if (!copy)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+	req->paths[req->path_count++] = copy;
+	req->paths[req->path_count] = NULL;
+	return 0;
+}
+
+/* ---- the session of this end ---- */
+
+static int make_sender(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
+{
+	bool pairs = (run->req.flags & RCP_OPT_PAIRS) != 0;
+	struct rcp_walk_options w = {.recursive = (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0,
+				     .archive = (o->flags & RCP_OPT_ARCHIVE) != 0,
+				     .globs = !run->initiator,
+				     .pairs = pairs,
+				     .root = pairs ? run->req.paths[0] : NULL,
+				     .excludes = (const char *const *)run->req.excludes};
+	const char *const *paths = (const char *const *)run->req.paths + (pairs ? 1 : 0);
+	struct rcp_walk *walk;
+
+	if (rcp_walk_new(paths, &w, err, &walk))
+		return (int)err->code;
+	return rcp_sender_new(&run->env, o, walk, err, &run->sender);
+}
+
+static int make_receiver(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
+{
+	bool dir = (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
+
+	if (rcp_target_resolve(run->req.target, (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err,
+			       &run->target))
+		return (int)err->code;
+	run->target_open = true;
+	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
+}
+
+static mode_t user_umask(void)
+{
+	mode_t mask = umask(077);
+
+	umask(mask);
+	return mask;
+}
+
+int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *err)
+{
+	struct rcp_session_options o = {.flags = run->req.flags,
+					.chunk_bytes = chunk_bytes,
+					.bundle_bytes = run->req.bundle_bytes,
+					.engine = run->req.engine,
+					.umask = user_umask(),
+					.limit_bytes_per_second = run->req.limit};
+
+	if (o.bundle_bytes > chunk_bytes / 4)
+		o.bundle_bytes = chunk_bytes / 4;
+	run->session_over = false;
+	return run->req.role == RCP_ROLE_SOURCE ? make_sender(run, &o, err) : make_receiver(run, &o, err);
+}

@@ -1,0 +1,226 @@
+/*
+ * One copy at one end: the loop, what is open on it, and how it all ends. Shared by run.c (life and
+ * teardown), talk.c and talk_msg.c (negotiation), attempt.c (making links), initiator.c, server.c and local.c.
+ *
+ * Loop's thread. Nothing here blocks but the jobs.
+ *
+ *   initiator: ssh -> HELLO, START, NAMES -> READY -> race to TCP, TLS (or the pipe) -> CAPS -> links
+ *   responder: HELLO -> READY -> TLS or SWITCH -> CAPS -> links
+ *   both: session -> verdict -> teardown
+ */
+#ifndef RCP_BOOT_RUN_H
+#define RCP_BOOT_RUN_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "boot/addrs.h"
+#include "boot/ctl.h"
+#include "boot/listen.h"
+#include "boot/race.h"
+#include "boot/secret.h"
+#include "boot/ssh.h"
+#include "boot/where.h"
+#include "file/sink.h"
+#include "file/walk.h"
+#include "rcp/rcp.h"
+#include "session/negotiate.h"
+#include "session/session.h"
+
+#include <uv.h>
+
+#define RUN_PHASE_LATE ((enum rcp_phase)(RCP_PHASE_TALK | RCP_PHASE_COPY))
+#define RUN_STREAMS_MAX 16
+#define RUN_ATTEMPTS_MAX 64
+#define RUN_PING_MS 2000
+#define RUN_DEAD_MS 10000 /* silence that means the peer or the network is gone */
+
+struct rcp_run;
+
+enum attempt_state {
+	ATTEMPT_ASKED,	 /* LINK_TRY said (initiator) or heard (responder) */
+	ATTEMPT_MAKING,	 /* connecting */
+	ATTEMPT_PROBING, /* up; can the source's memory be registered? */
+	ATTEMPT_READY,
+	ATTEMPT_USED,
+	ATTEMPT_CLOSING, /* waits for down */
+	ATTEMPT_OVER,
+};
+
+/* One try at one link. */
+struct rcp_attempt {
+	struct rcp_run *run;
+	uint16_t id; /* LINK_TRY.link, and the link's generation */
+	enum attempt_state state;
+	struct rcp_candidate cand;
+	struct rcp_link_params params;
+	struct rcp_link *link;
+	bool link_down;
+	uint64_t deadline_ns;
+	unsigned streams;
+	int fds[RUN_STREAMS_MAX]; /* responder: data streams that came; -1 */
+	struct rcp_dial *dial;
+	struct rcp_job probe;
+	bool probing;
+	struct rcp_err err;
+	struct rcp_attempt *next;
+};
+
+/* What START and NAMES say, with memory of its own. */
+struct rcp_request {
+	enum rcp_role role; /* this end's */
+	unsigned transports;
+	enum rcp_encrypt encrypt;
+	enum rcp_connect connect;
+	enum rcp_engine engine;
+	int family, tos, sl, pkey;
+	unsigned streams;
+	uint32_t chunk_bytes, slots, bundle_bytes;
+	uint64_t flags, limit;
+	char *target;
+	char **paths; /* NULL-ended; this end is the source */
+	size_t path_count, path_cap;
+	char **excludes; /* NULL-ended */
+};
+
+struct rcp_run {
+	uv_loop_t loop;
+	uv_poll_t pool_poll;
+	uv_prepare_t prepare;
+	uv_timer_t tick;
+	uv_async_t cancel;
+	uv_idle_t busy; /* keeps the loop from sleeping while a local link has more to deliver */
+	bool handles_up, handles_closing, loop_up;
+	_Atomic int cancel_code;
+
+	struct rcp_pool *pool;
+	struct rcp_log log;
+	struct rcp_watch watch;
+	int verbose;
+
+	bool initiator;
+	struct rcp_request req;
+	char host[256]; /* the peer, for messages */
+	uint8_t secret[RCP_SECRET], session[RCP_SESSION];
+
+	/* start-up */
+	struct rcp_where where; /* initiator: the remote end */
+	const struct rcp_options *options;
+	struct rcp_ssh *ssh;
+	bool ssh_closing;
+	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
+	bool pipe_closing, tls_closing, aborted;
+	struct rcp_race *race;
+	struct rcp_addrs addrs;
+	uint16_t port;
+	union rcp_sa peer_addr; /* where TCP got through */
+	struct rcp_listen *listen;
+	bool names_over, ready_said;
+	struct rcp_err tcp_err; /* why TCP can't be had */
+	struct rcp_err lost;	/* the peer is gone; ssh may still say why */
+	uint64_t lost_ns;
+
+	/* negotiation */
+	struct rcp_rdma *rdma;
+	struct rcp_rdma_listener *rdma_listener;
+	bool rdma_listener_closing;
+	struct rcp_job rdma_job;
+	bool rdma_looked, rdma_looking;
+	struct rcp_err rdma_err;
+	bool caps_said, caps_heard;
+	struct rcp_rdma_port *peer_ports;
+	unsigned peer_port_count;
+	struct rcp_err peer_rdma_err;
+	uint32_t agreed_slots, agreed_chunk;
+	unsigned peer_streams, peer_cpus;
+	struct rcp_candidate *cands;
+	unsigned cand_count, cand_next;
+	uint64_t cand_started_ns;
+	struct rcp_attempt *attempts;
+	struct rcp_attempt *used;
+	uint16_t next_id; /* initiator: last number given */
+	uint16_t use_id;  /* responder: LINK_USE came for it */
+	struct rcp_msg_link_ring ring; /* source: LINK_RING, which may come before the link is up here */
+	unsigned attempt_count, relinks, rounds;
+	struct rcp_err fallback; /* why it is not RDMA */
+	char fallback_text[1500];
+	uint64_t wait_ns; /* until when a link must be there */
+
+	/* the copy */
+	struct rcp_session_env env;
+	struct rcp_sender *sender;
+	struct rcp_receiver *receiver;
+	struct rcp_session_stats stats; /* kept when the session goes */
+	bool session_over;
+	struct rcp_target target;
+	bool target_open;
+	struct rcp_local *local;
+	uint64_t started_ns, progress_ns, ended_ns;
+	const char *transport, *fabric;
+
+	bool ending;
+	struct rcp_err cause;
+	uint64_t end_deadline_ns;
+};
+
+/* run.c */
+int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
+	     struct rcp_err *err);
+/* Runs the loop until all is closed, frees all; returns the exit code. */
+int run_loop(struct rcp_run *run);
+/* Begin the end; the first cause counts (RCP_OK: all went well). */
+void run_end(struct rcp_run *run, const struct rcp_err *cause);
+/* The peer is gone. Ends the run, once ssh (if there is one) had a moment to say why. */
+void run_lost(struct rcp_run *run, const struct rcp_err *err);
+void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning);
+/* Make the session's end of this run (walk or target, sender or receiver). */
+int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *err);
+void run_stats(struct rcp_run *run);
+uint64_t run_now(void *arg);
+void request_free(struct rcp_request *req);
+int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
+void run_env(struct rcp_run *run, struct rcp_session_env *env);
+
+/* talk.c, talk_msg.c */
+#define TALK_OTHER_MS 6000 /* one try of TCP or the pipe */
+#define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
+bool talk_is_rdma(enum rcp_link_kind kind);
+void talk_use(struct rcp_attempt *a);
+void talk_ring(struct rcp_run *run);
+void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m);
+void talk_start(struct rcp_run *run);
+void talk_turn(struct rcp_run *run);
+/* Messages from CAPS on; false where the session is meant. */
+bool talk_message(struct rcp_run *run, const struct rcp_msg *msg);
+void talk_attempt_ready(struct rcp_attempt *a);
+void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause);
+void talk_session_over(struct rcp_run *run, const struct rcp_err *cause);
+void talk_rdma_look(struct rcp_run *run);
+const char *talk_fallback(struct rcp_run *run);
+/* The active control connection's callbacks, for both ends. */
+extern const struct rcp_ctl_ops talk_ctl_ops;
+
+/* attempt.c */
+struct rcp_attempt *attempt_new(struct rcp_run *run, uint16_t id, const struct rcp_candidate *cand,
+				uint32_t slots, uint32_t chunk_bytes);
+struct rcp_attempt *attempt_find(struct rcp_run *run, uint16_t id);
+/* Initiator, after LINK_GO (or, for OOB, before LINK_TRY): connect. */
+int attempt_connect(struct rcp_attempt *a);
+/* Responder, at LINK_TRY. */
+int attempt_expect(struct rcp_attempt *a);
+int attempt_oob(struct rcp_attempt *a, const struct rcp_msg_link_oob *m);
+void attempt_close(struct rcp_attempt *a);
+/* True once nothing of it is left; frees it. */
+bool attempt_reap(struct rcp_run *run);
+void attempt_tcp_stream(struct rcp_run *run, int fd, const struct rcp_preamble *p);
+bool attempt_tcp_check(void *arg, const struct rcp_preamble *p, uint8_t answer[RCP_PREAMBLE_ANSWER]);
+extern const struct rcp_rdma_listen_ops attempt_listen_ops;
+uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room);
+
+/* initiator.c, server.c, local.c */
+int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);
+int local_start(struct rcp_run *run, struct rcp_err *err);
+bool local_turn(struct rcp_run *run);
+bool local_closed(struct rcp_run *run);
+void local_free(struct rcp_run *run);
+
+#endif

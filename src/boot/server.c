@@ -1,0 +1,281 @@
+/* The responder behind ssh: `rcp --server` on a pair of descriptors. */
+#include "boot/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REQUEST_MS 30000 /* for the initiator to say what it wants */
+#define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
+#define TLS_MS 5000
+
+static void fail(struct rcp_run *run, const struct rcp_err *err)
+{
+	run_end(run, err); /* the initiator is told, and tells its user */
+}
+
+/* -v of the initiator: this end's lines travel as NOTE. */
+static void note_line(void *arg, enum rcp_log_level level, const char *text)
+{
+	struct rcp_run *run = arg;
+	struct rcp_msg_note m = {.level = (uint8_t)level, .text = rcp_span_str(text)};
+
+	if (run->ctl)
+		rcp_ctl_send(run->ctl, RCP_MSG_NOTE, &m);
+}
+
+/* ---- TCP ---- */
+
+static void settle(struct rcp_run *run, struct rcp_ctl *ctl)
+{
+	run->ctl = ctl;
+	if (run->pipe)
+		rcp_ctl_expect(run->pipe, 0, NULL);
+	rcp_ctl_set_ops(ctl, &talk_ctl_ops, run);
+	talk_start(run);
+}
+
+static void tls_ready(void *arg)
+{
+	struct rcp_run *run = arg;
+
+	settle(run, run->tls);
+}
+
+/* A stranger's try, or one that the initiator gave up: it may come again or stay on the pipe. */
+static void tls_down(void *arg, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+
+	(void)cause;
+	rcp_ctl_free(&run->tls);
+}
+
+static const struct rcp_ctl_ops tls_ops = {.ready = tls_ready, .down = tls_down};
+
+static void on_control(void *arg, int fd, const union rcp_sa *peer)
+{
+	struct rcp_run *run = arg;
+	char identity[RCP_IDENTITY];
+	struct rcp_tls_params p = {.server = true,
+				   .identity = rcp_secret_identity(run->session, identity),
+				   .key = run->secret};
+	struct rcp_err err = {0};
+
+	(void)peer;
+	if (run->tls || run->ctl || run->ending) {
+		close(fd); /* one control connection, and one try at a time */
+		return;
+	}
+	rcp_ctl_new_tls(&run->loop, fd, &p, TLS_MS, run->host, &tls_ops, run, &err, &run->tls);
+}
+
+static void on_stream(void *arg, int fd, const struct rcp_preamble *p)
+{
+	attempt_tcp_stream(arg, fd, p);
+}
+
+static const struct rcp_listen_ops listen_ops = {.control = on_control,
+						 .check = attempt_tcp_check,
+						 .stream = on_stream};
+
+static void say_ready(struct rcp_run *run)
+{
+	struct rcp_listen_params p = {.family = run->req.family,
+				      .sock = {.tos = run->req.tos, .timeout_ms = RUN_DEAD_MS}};
+	struct rcp_wr w = {.max = 4096};
+	struct rcp_err err = {0};
+	struct rcp_msg_ready m = {0};
+	bool tcp = run->req.transports != 1u << RCP_LINK_PIPE;
+
+	if (tcp && !rcp_addrs_local(getenv("SSH_CONNECTION"), run->req.family, &err, &run->addrs) &&
+	    !rcp_listen_new(&run->loop, &p, &listen_ops, run, &err, &run->listen)) {
+		m.port = rcp_listen_port(run->listen);
+		rcp_addrs_encode(&run->addrs, &w);
+		m.addrs = rcp_span_of(w.data, w.len);
+	}
+	run->ready_said = true;
+	rcp_ctl_send(run->pipe, RCP_MSG_READY, &m);
+	rcp_wr_free(&w);
+	rcp_ctl_expect(run->pipe, SWITCH_MS, "SWITCH");
+}
+
+/* ---- the request ---- */
+
+static int take_excludes(struct rcp_request *q, struct rcp_span blob, struct rcp_err *err)
+{
+	struct rcp_rd rd = rcp_rd_of(blob.data, blob.len);
+	struct rcp_request list = {0};
+	struct rcp_rec_path rec;
+	int rc;
+
+	while ((rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0) {
+		if (request_add_path(&list, (const char *)rec.path.data, rec.path.len, err))
+			break;
+	}
+	q->excludes = list.paths;
+	return rc < 0 || rcp_err_is(err) ? -1 : 0;
+}
+
+static const char *start_refuse(const struct rcp_msg_start *m)
+{
+	if (m->role != RCP_ROLE_SOURCE && m->role != RCP_ROLE_SINK)
+		return "a role that there is not";
+	if (m->flags & ~RCP_OPT_KNOWN)
+		return "options that this version does not know";
+	if (!m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes < RCP_CHUNK_BYTES_MIN ||
+	    m->chunk_bytes > RCP_CHUNK_BYTES_MAX || m->chunk_bytes % 4096)
+		return "a ring that can't be";
+	if (m->source_engine > RCP_ENGINE_DIRECT || m->connect > RCP_CONNECT_OOB ||
+	    m->encrypt > RCP_ENCRYPT_NEVER || (m->family && m->family != 4 && m->family != 6))
+		return "a choice that this version does not know";
+	return NULL;
+}
+
+static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
+{
+	q->role = (enum rcp_role)m->role;
+	q->transports = m->transports;
+	q->encrypt = (enum rcp_encrypt)m->encrypt;
+	q->connect = (enum rcp_connect)m->connect;
+	q->engine = (enum rcp_engine)m->source_engine;
+	q->family = m->family;
+	q->tos = m->tos == UINT16_MAX ? -1 : m->tos;
+	q->sl = m->sl == UINT16_MAX ? -1 : m->sl;
+	q->pkey = m->pkey == UINT32_MAX ? -1 : (int)m->pkey;
+	q->streams = m->streams;
+	q->chunk_bytes = m->chunk_bytes;
+	q->slots = m->slots;
+	q->bundle_bytes = m->bundle_bytes;
+	q->flags = m->flags;
+	q->limit = m->limit_bytes_per_second;
+	q->target = rcp_span_dup(m->target);
+}
+
+static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
+{
+	const char *why = run->req.target ? "START twice" : start_refuse(m);
+	struct rcp_err err = {0};
+
+	if (!why) {
+		keep_start(&run->req, m);
+		if (!run->req.target || take_excludes(&run->req, m->excludes, &err))
+			why = "malformed patterns";
+	}
+	if (why) {
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the initiator asked for %s", why);
+		fail(run, &err);
+		return;
+	}
+	memcpy(run->secret, m->secret.b, sizeof(run->secret));
+	memcpy(run->session, m->session.b, sizeof(run->session));
+	if (m->flags & RCP_OPT_VERBOSE) {
+		run->log.line = note_line;
+		run->log.level = RCP_LOG_INFO;
+	}
+	talk_rdma_look(run);
+}
+
+static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
+{
+	struct rcp_rd rd = rcp_rd_of(m->paths.data, m->paths.len);
+	struct rcp_rec_path rec;
+	struct rcp_err err = {0};
+	int rc = 0;
+
+	if (!run->req.target || run->names_over || run->req.path_count > 10000000)
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: names out of turn");
+	while (!rcp_err_is(&err) && (rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0)
+		request_add_path(&run->req, (const char *)rec.path.data, rec.path.len, &err);
+	if (rc < 0 || (m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count))
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
+	if (rcp_err_is(&err)) {
+		fail(run, &err);
+	} else if (m->last) {
+		run->names_over = true;
+		say_ready(run);
+	}
+}
+
+static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
+{
+	struct rcp_err err = {0};
+
+	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
+		return;
+	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
+		    "the initiator speaks protocol versions %u to %u, rcp " RCP_VERSION
+		    " here speaks %u to %u", m->version_min, m->version_max, RCP_VERSION_MIN, RCP_VERSION_MAX);
+	rcp_err_fix(&err, "install the same version at both ends");
+	fail(run, &err);
+}
+
+static void pipe_message(void *arg, const struct rcp_msg *msg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ending)
+		return;
+	if (msg->type == RCP_MSG_HELLO)
+		on_hello(run, &msg->hello_);
+	else if (msg->type == RCP_MSG_START)
+		on_start(run, &msg->start_);
+	else if (msg->type == RCP_MSG_NAMES)
+		on_names(run, &msg->names_);
+	else if (msg->type == RCP_MSG_SWITCH && run->ready_said && !run->ctl)
+		settle(run, run->pipe);
+	else
+		talk_message(run, msg);
+}
+
+/* ssh's end is the end: there is nobody left to serve. */
+static void pipe_down(void *arg, const struct rcp_err *cause)
+{
+	struct rcp_run *run = arg;
+	struct rcp_err err = *cause;
+
+	rcp_ctl_free(&run->pipe);
+	if (!rcp_err_is(&err))
+		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "ssh closed the connection");
+	run_lost(run, &err);
+}
+
+static const struct rcp_ctl_ops pipe_ops = {.message = pipe_message, .down = pipe_down};
+
+static void say_hello(struct rcp_run *run)
+{
+	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
+				  .version_min = RCP_VERSION_MIN,
+				  .version_max = RCP_VERSION_MAX,
+				  .features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB,
+				  .software = rcp_span_str("rcp " RCP_VERSION)};
+
+	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
+}
+
+int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *watch)
+{
+	struct rcp_run *run = calloc(1, sizeof(*run));
+	struct rcp_err err = {0};
+	int code;
+
+	if (!run)
+		return RCP_EXIT_IO;
+	snprintf(run->host, sizeof(run->host), "initiator");
+	if (!run_init(run, watch, o->threads, 0, &err) &&
+	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &pipe_ops, run, &err,
+			      &run->pipe)) {
+		rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+		say_hello(run);
+	}
+	if (rcp_err_is(&err)) {
+		run_fault(run, &err, false);
+		run_end(run, &err);
+	}
+	code = run_loop(run);
+	free(run);
+	return code;
+}

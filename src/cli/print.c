@@ -1,0 +1,74 @@
+#include "cli/print.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void cli_print(struct rcp_wr *w, const char *fmt, ...)
+{
+	char small[512];
+	va_list ap, again;
+
+	va_start(ap, fmt);
+	va_copy(again, ap);
+	int n = vsnprintf(small, sizeof(small), fmt, ap);
+
+	if (n >= (int)sizeof(small)) {
+		/* the NUL needs a place too, and gives it back */
+		char *room = (char *)rcp_wr_room(w, (size_t)n + 1);
+
+		if (room) {
+			vsnprintf(room, (size_t)n + 1, fmt, again);
+			w->len--;
+		}
+	} else if (n > 0) {
+		rcp_wr_bytes(w, small, (size_t)n);
+	}
+	va_end(again);
+	va_end(ap);
+}
+
+void cli_print_tame(struct rcp_wr *w, const char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len;) {
+		const unsigned char *s = (const unsigned char *)bytes + i;
+		size_t n = rcp_utf8_len(s, len - i);
+		char one[32];
+
+		if (s[0] == '\r' && i + 1 < len && s[1] == '\n') {
+			i++;
+			continue;
+		}
+		if (s[0] == '\n' || s[0] == '\t' || s[0] == '\\')
+			rcp_wr_u8(w, s[0]);
+		else
+			cli_print(w, "%s", rcp_name_escape(one, sizeof(one), bytes + i, n ? n : 1));
+		i += n ? n : 1;
+	}
+}
+
+int cli_write_all(int fd, const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = write(fd, at, len);
+
+		if (n >= 0) {
+			at += n;
+			len -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+			poll(&p, 1, -1);
+		} else if (errno != EINTR) {
+			return errno;
+		}
+	}
+	return 0;
+}

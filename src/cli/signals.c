@@ -1,0 +1,60 @@
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
+
+static struct sigaction before[CAUGHT];
+static _Atomic(struct rcp_copy *) armed;
+static atomic_int interrupts;
+static atomic_int running; /* handlers, in whichever thread the kernel chose */
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	atomic_fetch_add(&running, 1);
+	if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0)
+		_exit(RCP_EXIT_INTERRUPTED);
+	struct rcp_copy *copy = atomic_load(&armed);
+
+	if (copy)
+		rcp_copy_cancel(copy,
+				number == SIGINT ? RCP_EXIT_INTERRUPTED : RCP_EXIT_TERMINATED);
+	atomic_fetch_sub(&running, 1);
+	errno = saved;
+}
+
+void cli_signals_ignore_pipe(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+}
+
+void cli_signals_arm(struct rcp_copy *copy)
+{
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	atomic_store(&interrupts, 0);
+	atomic_store(&armed, copy);
+	for (size_t i = 0; i < CAUGHT; i++) {
+		sigaction(caught[i], NULL, &before[i]);
+		if (before[i].sa_handler != SIG_IGN)
+			sigaction(caught[i], &action, NULL);
+	}
+}
+
+void cli_signals_disarm(void)
+{
+	for (size_t i = 0; i < CAUGHT; i++)
+		sigaction(caught[i], &before[i], NULL);
+	atomic_store(&armed, NULL);
+	while (atomic_load(&running))
+		sched_yield();
+}

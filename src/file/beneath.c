@@ -1,0 +1,143 @@
+#include "file/beneath.h"
+
+#include "file/io.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PATH_BYTES_MAX 4096
+
+static const char *component_refuse(const char *name, size_t len)
+{
+	if (len == 0)
+		return "it has an empty component";
+	if (len > NAME_MAX)
+		return "a component is longer than 255 bytes";
+	if (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))
+		return "it has a component \".\" or \"..\"";
+	return NULL;
+}
+
+const char *rcp_path_refuse(const char *path, size_t len)
+{
+	if (len == 0)
+		return "it is empty";
+	if (len > PATH_BYTES_MAX)
+		return "it is longer than 4096 bytes";
+	if (memchr(path, 0, len))
+		return "it has a NUL byte";
+	for (size_t at = 0; at <= len;) {
+		const char *slash = at < len ? memchr(path + at, '/', len - at) : NULL;
+		size_t end = slash ? (size_t)(slash - path) : len;
+		const char *why = component_refuse(path + at, end - at);
+
+		if (why)
+			return why;
+		at = end + 1;
+	}
+	return NULL;
+}
+
+static int open_how(int root, const char *path, int flags, mode_t mode)
+{
+	struct open_how how = {
+		.flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+		.mode = flags & O_CREAT ? mode : 0,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd = -1;
+
+	/* EAGAIN: a rename somewhere made the walk unsafe to decide. A bound, so that a hostile
+	 * renamer costs time but never the worker. */
+	for (int i = 0; i < 128; i++) {
+		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+	}
+	return fd;
+}
+
+/* Old kernels say ENOSYS, old seccomp filters EPERM: asked once, of a name that always opens. */
+static bool have_openat2(void)
+{
+	static atomic_int known; /* 0 not asked, 1 yes, 2 no */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (!k) {
+		int saved = errno, fd = open_how(AT_FDCWD, ".", O_PATH, 0);
+
+		k = fd < 0 && (errno == ENOSYS || errno == EPERM) ? 2 : 1;
+		rcp_io_close(&fd);
+		errno = saved;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == 1;
+}
+
+/* One directory further down; the old one is closed unless it is the caller's root. */
+static int step_down(int root, int dir, const char *name, size_t len)
+{
+	char component[NAME_MAX + 1];
+	int next;
+
+	memcpy(component, name, len);
+	component[len] = 0;
+	next = openat(dir, component, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir != root)
+		rcp_io_close(&dir);
+	return next;
+}
+
+int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode)
+{
+	int dir = root;
+	const char *slash;
+
+	if (rcp_path_refuse(path, strlen(path))) {
+		errno = EXDEV;
+		return -1;
+	}
+	while ((slash = strchr(path, '/'))) {
+		dir = step_down(root, dir, path, (size_t)(slash - path));
+		if (dir < 0)
+			return -1;
+		path = slash + 1;
+	}
+	int fd = openat(dir, path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+
+	if (dir != root)
+		rcp_io_close(&dir);
+	return fd;
+}
+
+int rcp_beneath_open(int root, const char *path, int flags, mode_t mode)
+{
+	return have_openat2() ? open_how(root, path, flags, mode)
+			      : rcp_beneath_walk(root, path, flags, mode);
+}
+
+int rcp_beneath_parent(int root, const char *path, const char **leaf)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_BYTES_MAX + 1];
+
+	if (!slash) {
+		*leaf = path;
+		return fcntl(root, F_DUPFD_CLOEXEC, 0);
+	}
+	if ((size_t)(slash - path) > PATH_BYTES_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	*leaf = slash + 1;
+	memcpy(dir, path, (size_t)(slash - path));
+	dir[slash - path] = 0;
+	/* O_PATH: a directory that may be written but not read will do. */
+	return rcp_beneath_open(root, dir, O_PATH | O_DIRECTORY, 0);
+}

@@ -1,0 +1,167 @@
+#include "file/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum rcp_code rcp_io_code(int sys_errno)
+{
+	switch (sys_errno) {
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+	case EIO:
+	case EROFS:
+	case ENOMEM:
+		return RCP_E_IO;
+	default:
+		return RCP_E_PARTIAL;
+	}
+}
+
+static const char *usual_fix(int sys_errno)
+{
+	switch (sys_errno) {
+	case ENOSPC:
+		return "free space there, then run the same command again";
+	case EDQUOT:
+		return "free space within the quota or have it raised, then run the same command again";
+	case EFBIG:
+		return "see ulimit -f and the file system's largest file";
+	case EROFS:
+		return "the file system is mounted read-only";
+	case EMFILE:
+		return "raise the limit on open files: ulimit -n";
+	case ENFILE:
+		return "the system is out of open files: see fs.file-max";
+	case EXDEV:
+		return "a symlink on the way leads out of the target directory: name its real place";
+	default:
+		return NULL;
+	}
+}
+
+int rcp_io_fail(struct rcp_err *err, int sys_errno, const char *call, const char *object)
+{
+	const char *fix = usual_fix(sys_errno);
+
+	rcp_err_set(err, rcp_io_code(sys_errno), sys_errno, call, object,
+		    sys_errno == EXDEV ? "leads out of the target directory" : NULL);
+	if (fix)
+		rcp_err_fix(err, "%s", fix);
+	return (int)err->code;
+}
+
+ssize_t rcp_io_pread(int fd, void *buf, size_t len, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)buf + done, len - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int rcp_io_pwrite(int fd, const void *buf, size_t len, uint64_t offset)
+{
+	while (len) {
+		ssize_t n = pwrite(fd, buf, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			errno = n ? errno : ENOSPC; /* POSIX leaves 0 open; never spin on it */
+			return -1;
+		}
+		buf = (const char *)buf + n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset)
+{
+	size_t whole = (len + RCP_DIRECT_ALIGN - 1) & ~(size_t)(RCP_DIRECT_ALIGN - 1), done = 0;
+
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)buf + done, whole - done, (off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		done += (size_t)n;
+		/* An odd count is the end of the file: to ask on from there would be unaligned. */
+		if (n == 0 || n % RCP_DIRECT_ALIGN)
+			break;
+	}
+	return (ssize_t)(done < len ? done : len);
+}
+
+void rcp_io_close(int *fd)
+{
+	int saved = errno;
+
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+	errno = saved;
+}
+
+int rcp_io_sync_dir(int dir)
+{
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = fd < 0 ? -1 : fsync(fd);
+
+	rcp_io_close(&fd);
+	return rc;
+}
+
+/* The home of the user of that name, of ourselves for "". Malloc'ed or NULL. */
+static char *home_of(const char *user, size_t len)
+{
+	const char *env = len ? NULL : getenv("HOME");
+	char name[256], *buf, *home = NULL;
+	struct passwd pw, *found = NULL;
+
+	if (env && env[0] == '/')
+		return strdup(env);
+	if (len >= sizeof(name) || !(buf = malloc(65536)))
+		return NULL;
+	memcpy(name, user, len);
+	name[len] = 0;
+	if (len)
+		getpwnam_r(name, &pw, buf, 65536, &found);
+	else
+		getpwuid_r(getuid(), &pw, buf, 65536, &found);
+	if (found && found->pw_dir)
+		home = strdup(found->pw_dir);
+	free(buf);
+	return home;
+}
+
+char *rcp_io_expand_home(const char *path)
+{
+	size_t user = strcspn(path, "/");
+	char *home = path[0] == '~' ? home_of(path + 1, user - 1) : NULL, *whole;
+
+	if (!home)
+		return strdup(path);
+	if (asprintf(&whole, "%s%s", home, path + user) < 0)
+		whole = NULL;
+	free(home);
+	return whole;
+}

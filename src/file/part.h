@@ -1,0 +1,56 @@
+/*
+ * The hidden file beside a target: its name, its lock, and how it takes the target's place. Worker
+ * threads; blocks. Private to src/file.
+ */
+#ifndef RCP_FILE_PART_H
+#define RCP_FILE_PART_H
+
+#include "base/err.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rcp_part {
+	int dir;		     /* O_PATH: the target's directory */
+	int fd;			     /* read-write, locked */
+	bool found;		     /* an earlier run left it; otherwise it is new and empty */
+	bool placed;		     /* renamed: there is no partial file any more */
+	const char *shown;	     /* borrowed */
+	char leaf[NAME_MAX + 1];     /* the target's own name */
+	char name[NAME_MAX + 1];     /* .<leaf>.rcp-part */
+	char journal[NAME_MAX + 1];  /* .<leaf>.rcp-journal */
+};
+
+/*
+ * "." + leaf + suffix. Where that is over 255 bytes, leaf is cut (between UTF-8 characters) and gets
+ * "~" and 16 hex digits of the whole leaf's FNV-1a hash, so that two long names stay two.
+ */
+#define RCP_PART_SUFFIX ".rcp-part"
+#define RCP_JOURNAL_SUFFIX ".rcp-journal"
+#define RCP_MAKE_SUFFIX ".rcp-make" /* links, FIFOs, devices on their way to their name */
+void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
+
+/* Split path and open its directory. dir and fd are -1 before and after a failure. */
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
+		    struct rcp_part *part);
+
+/* Can a regular file take this name? Not a directory's, device's, FIFO's or socket's, nor that of a
+ * symlink to one. */
+int rcp_part_check_target(const struct rcp_part *part, struct rcp_err *err);
+
+/*
+ * Create the partial file or take up the one that is there (ours, regular, one name; anything else
+ * is replaced), lock it, and make sure the name still means the file that was locked.
+ */
+int rcp_part_open(struct rcp_part *part, struct rcp_err *err);
+
+/* Rename it over the target. target_checked: rcp_part_check_target was asked before. */
+int rcp_part_place(struct rcp_part *part, bool target_checked, struct rcp_err *err);
+
+/* Remove it, if the name is still its own. */
+void rcp_part_remove(struct rcp_part *part);
+
+void rcp_part_close(struct rcp_part *part);
+
+#endif

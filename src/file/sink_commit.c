@@ -1,0 +1,196 @@
+/* The end of a sink: verify, size, metadata, rename. And small files, from beginning to end. */
+#include "base/crc.h"
+#include "file/io.h"
+#include "file/sink_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_BYTES ((size_t)1 << 20)
+
+struct reader {
+	int fd; /* O_DIRECT, or the sink's own where there is no such thing */
+	bool direct;
+	uint8_t *buf;
+};
+
+static void reader_open(const struct rcp_sink *s, struct reader *r)
+{
+	struct stat a, b;
+
+	r->fd = openat(s->part.dir, s->part.name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+	r->direct = r->fd >= 0 && fstat(r->fd, &a) == 0 && fstat(s->part.fd, &b) == 0 &&
+		    rcp_io_same(&a, &b);
+	/* Clean pages go; dirty ones were just written out. */
+	posix_fadvise(s->part.fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+static ssize_t reader_read(const struct rcp_sink *s, struct reader *r, size_t len, uint64_t at)
+{
+	if (r->direct && at % RCP_DIRECT_ALIGN == 0) {
+		ssize_t n = rcp_io_pread_direct(r->fd, r->buf, len, at);
+
+		if (n >= 0 || (errno != EINVAL && errno != EOPNOTSUPP))
+			return n;
+		r->direct = false;
+	}
+	return rcp_io_pread(s->part.fd, r->buf, len, at);
+}
+
+/* A short read is the hole at the end that commit has not made yet. */
+static int chunk_reread(const struct rcp_sink *s, struct reader *r, uint64_t index, uint32_t *crc)
+{
+	uint64_t at = index * s->chunk_bytes, end = at + rcp_sink_cell(s, index);
+
+	*crc = 0;
+	while (at < end) {
+		size_t want = end - at < READ_BYTES ? (size_t)(end - at) : READ_BYTES;
+		ssize_t n = reader_read(s, r, want, at);
+
+		if (n < 0)
+			return -1;
+		*crc = rcp_crc32(*crc, r->buf, (size_t)n);
+		if ((size_t)n < want)
+			*crc = rcp_crc32_combine(*crc, rcp_crc32_zeros(end - at - (uint64_t)n),
+						 end - at - (uint64_t)n);
+		at = (size_t)n < want ? end : at + want;
+	}
+	return 0;
+}
+
+static int verify_with(const struct rcp_sink *s, struct reader *r, struct rcp_err *err)
+{
+	for (uint64_t i = 0; i < s->chunks; i++) {
+		uint32_t crc;
+
+		if (chunk_reread(s, r, i, &crc) < 0)
+			return rcp_io_fail(err, errno, "pread", s->shown);
+		if (crc == rcp_sink_chunk_crc(s, i))
+			continue;
+		rcp_err_set(err, RCP_E_INTEGRITY, 0, "verify", s->shown,
+			    "what was read back differs from what was written, in the %" PRIu32
+			    " bytes at %" PRIu64,
+			    rcp_sink_cell(s, i), i * s->chunk_bytes);
+		rcp_err_fix(err, "check the disk and its cables, and dmesg");
+		return RCP_E_INTEGRITY;
+	}
+	return 0;
+}
+
+int rcp_sink_verify(struct rcp_sink *sink, struct rcp_err *err)
+{
+	struct reader r = {.fd = -1, .buf = aligned_alloc(RCP_DIRECT_ALIGN, READ_BYTES)};
+
+	if (!r.buf)
+		return rcp_io_fail(err, ENOMEM, "aligned_alloc", sink->shown);
+	int rc = fdatasync(sink->part.fd) < 0 ? rcp_sink_no_room(sink, errno, "fdatasync", err) : 0;
+
+	if (!rc) {
+		reader_open(sink, &r);
+		rc = verify_with(sink, &r, err);
+	}
+	rcp_io_close(&r.fd);
+	free(r.buf);
+	return rc;
+}
+
+/* A sparse file's missing chunks are its holes; any other file must be whole. */
+static int check_whole(const struct rcp_sink *s, struct rcp_err *err)
+{
+	uint64_t bytes = atomic_load(&s->bytes);
+
+	if (s->sparse || bytes == s->id.size)
+		return 0;
+	return rcp_err_set(err, RCP_E_INTEGRITY, 0, "", s->shown,
+			   "only %" PRIu64 " of %" PRIu64 " bytes arrived", bytes, s->id.size);
+}
+
+static int set_size(int fd, uint64_t size, const char *shown, struct rcp_err *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return rcp_io_fail(err, errno, "fstat", shown);
+	if ((uint64_t)st.st_size != size && ftruncate(fd, (off_t)size) < 0)
+		return rcp_io_fail(err, errno, "ftruncate", shown);
+	return 0;
+}
+
+/*
+ * Errors that a network file system kept for close must be known while the old target still is
+ * there: closing a duplicate flushes and tells them, and costs nothing elsewhere.
+ */
+static int flush_errors(int fd, const char *shown, struct rcp_err *err)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0)
+		return rcp_io_fail(err, errno, "fcntl", shown);
+	return close(copy) < 0 && errno != EINTR ? rcp_io_fail(err, errno, "close", shown) : 0;
+}
+
+/* Metadata, flush, fsync, rename: the same for large files and small. */
+static int finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
+		  struct rcp_err *err, unsigned *lost)
+{
+	if (meta && rcp_meta_apply(part->fd, part->shown, meta, err, lost))
+		return (int)err->code;
+	if (flush_errors(part->fd, part->shown, err))
+		return (int)err->code;
+	if (sync && fsync(part->fd) < 0)
+		return rcp_io_fail(err, errno, "fsync", part->shown);
+	if (rcp_part_place(part, checked, err))
+		return (int)err->code;
+	if (sync && rcp_io_sync_dir(part->dir) < 0)
+		return rcp_io_fail(err, errno, "fsync directory", part->shown);
+	return 0;
+}
+
+int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct rcp_err *err,
+		    unsigned *lost)
+{
+	*lost = 0;
+	if (check_whole(sink, err) || set_size(sink->part.fd, sink->id.size, sink->shown, err) ||
+	    rcp_part_check_target(&sink->part, err) ||
+	    finish(&sink->part, meta, sink->fsync, true, err, lost))
+		return (int)err->code;
+	/* After the rename: cut off in between, a journal without a file is left, and ignored. */
+	rcp_journal_close(&sink->journal);
+	if (sink->resume)
+		unlinkat(sink->part.dir, sink->part.journal, 0);
+	return 0;
+}
+
+static int put_locked(struct rcp_part *part, const struct rcp_sink_params *p, const void *data,
+		      size_t len, const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
+{
+	if (part->found && ftruncate(part->fd, 0) < 0)
+		return rcp_io_fail(err, errno, "ftruncate", part->shown);
+	if (rcp_io_pwrite(part->fd, data, len, 0) < 0)
+		return rcp_io_fail(err, errno, "pwrite", part->shown);
+	return finish(part, meta, p->fsync, false, err, lost);
+}
+
+int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
+		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
+{
+	struct rcp_part part;
+	const char *shown = params->shown ? params->shown : params->path;
+
+	*lost = 0;
+	if (rcp_part_locate(params->root, params->path, shown, err, &part))
+		return (int)err->code;
+	int rc = rcp_part_open(&part, err);
+
+	if (!rc)
+		rc = put_locked(&part, params, data, len, meta, err, lost);
+	if (!rc && part.found) /* what an earlier run with larger content left */
+		unlinkat(part.dir, part.journal, 0);
+	if (rc)
+		rcp_part_remove(&part);
+	rcp_part_close(&part);
+	return rc;
+}

@@ -1,0 +1,263 @@
+/* Directories and the entries that have no data; and what is at a target already. See sink.h. */
+#include "file/beneath.h"
+#include "file/io.h"
+#include "file/part.h"
+#include "file/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/*
+ * A directory of ours carries the sticky bit until its end: so rcp_sink_dir_end knows, also after a
+ * restart, which modes it may set. Without -p an existing directory keeps its mode, as with scp.
+ */
+#define OURS_MODE 01700u
+
+static bool is_ours(const struct stat *st)
+{
+	return (st->st_mode & 07777u & ~(mode_t)S_ISGID) == OURS_MODE && st->st_uid == geteuid();
+}
+
+/* The umask may have taken the owner's bits from a new one; an existing one may lack them. */
+static int make_writable(int dir, const char *leaf, bool made, const char *shown, struct rcp_err *err)
+{
+	struct stat st;
+	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY, 0);
+	char link[64];
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		int e = errno;
+
+		rcp_io_close(&fd);
+		return rcp_io_fail(err, e, "open directory", shown);
+	}
+	mode_t want = made ? OURS_MODE | (st.st_mode & S_ISGID) : (st.st_mode & 07777u) | S_IRWXU;
+
+	/* Where the owner is another, or the file system has no modes, the first file in it says
+	 * what is missing. */
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if ((st.st_mode & 07777u) != want && st.st_uid == geteuid() && chmod(link, want) < 0 &&
+	    rcp_io_code(errno) == RCP_E_IO)
+		rcp_io_fail(err, errno, "chmod", shown);
+	rcp_io_close(&fd);
+	return (int)err->code;
+}
+
+static int existing_is_no_dir(const struct rcp_part *at, struct rcp_err *err)
+{
+	struct stat st;
+
+	/* A symlink is let pass to make_writable, which follows it as far as the root. */
+	if (fstatat(at->dir, at->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return rcp_io_fail(err, errno, "stat", at->shown);
+	if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
+		return 0;
+	rcp_err_set(err, RCP_E_PARTIAL, ENOTDIR, "mkdir", at->shown,
+		    "a file has this name, and a directory can't replace it");
+	rcp_err_fix(err, "remove the file or choose another target");
+	return RCP_E_PARTIAL;
+}
+
+int rcp_sink_mkdir(int root, const char *path, const char *shown, struct rcp_err *err)
+{
+	struct rcp_part at;
+
+	if (rcp_part_locate(root, path, shown, err, &at))
+		return (int)err->code;
+	bool made = mkdirat(at.dir, at.leaf, OURS_MODE) == 0;
+
+	if (!made && errno != EEXIST)
+		rcp_io_fail(err, errno, "mkdir", shown);
+	else if (made || !existing_is_no_dir(&at, err))
+		make_writable(made ? at.dir : root, made ? at.leaf : path, made, shown, err);
+	rcp_part_close(&at);
+	return (int)err->code;
+}
+
+int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta,
+		     struct rcp_err *err, unsigned *lost)
+{
+	const char *why = rcp_path_refuse(path, strlen(path));
+	struct rcp_meta final = *meta;
+	struct stat st;
+
+	*lost = 0;
+	if (why)
+		return rcp_err_set(err, RCP_E_PARTIAL, EINVAL, "open", shown,
+				   "a name that is not taken from a peer: %s", why);
+	int fd = rcp_beneath_open(root, path, O_RDONLY | O_DIRECTORY, 0);
+
+	if (fd < 0)
+		return rcp_io_fail(err, errno, "open directory", shown);
+	if (fstat(fd, &st) < 0)
+		rcp_io_fail(err, errno, "fstat", shown);
+	if (!meta->set_times && !meta->set_owner)
+		final.mode |= st.st_mode & S_ISGID; /* the parent's gift */
+	if (!rcp_err_is(err) && (meta->set_times || meta->set_owner || is_ours(&st)))
+		rcp_meta_apply(fd, shown, &final, err, lost);
+	rcp_io_close(&fd);
+	return (int)err->code;
+}
+
+/* The first name of a hard link, below the same root; never a directory's. */
+static int make_hard_link(int root, const struct rcp_part *at, const char *make,
+			  const struct rcp_rec_entry *entry, struct rcp_err *err)
+{
+	char *path = rcp_span_dup(entry->link);
+	struct rcp_part first;
+	int rc;
+
+	if (!path)
+		return rcp_io_fail(err, ENOMEM, "malloc", at->shown);
+	rc = rcp_part_locate(root, path, at->shown, err, &first);
+	if (!rc && linkat(first.dir, first.leaf, at->dir, make, 0) < 0) {
+		rc = rcp_err_set(err, rcp_io_code(errno), errno, "link", at->shown,
+				 "no hard link to %.200s", path);
+	}
+	rcp_part_close(&first);
+	free(path);
+	return rc;
+}
+
+static mode_t node_type(enum rcp_entry_type type)
+{
+	switch ((int)type) {
+	case RCP_ENTRY_FIFO:
+		return S_IFIFO;
+	case RCP_ENTRY_CHR:
+		return S_IFCHR;
+	case RCP_ENTRY_BLK:
+		return S_IFBLK;
+	case RCP_ENTRY_SOCK:
+		return S_IFSOCK;
+	default:
+		return 0;
+	}
+}
+
+static int make_node(const struct rcp_part *at, const char *make, const struct rcp_rec_entry *entry,
+		     struct rcp_err *err)
+{
+	mode_t type = node_type((enum rcp_entry_type)entry->type);
+	bool device = type == S_IFCHR || type == S_IFBLK;
+
+	if (!type)
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "", at->shown,
+				   "the peer broke the protocol: entry of type %u", entry->type);
+	if (mknodat(at->dir, make, type | 0600, device ? (dev_t)entry->rdev : 0) == 0)
+		return 0;
+	int e = errno;
+
+	rcp_io_fail(err, e, "mknod", at->shown);
+	if (e == EPERM && device)
+		rcp_err_fix(err, "only root can make devices");
+	return (int)err->code;
+}
+
+static int make_link(const struct rcp_part *at, const char *make, const struct rcp_rec_entry *entry,
+		     struct rcp_err *err)
+{
+	char *to = rcp_span_dup(entry->link);
+	int rc = 0;
+
+	if (!to)
+		return rcp_io_fail(err, ENOMEM, "malloc", at->shown);
+	if (symlinkat(to, at->dir, make) < 0)
+		rc = rcp_io_fail(err, errno, "symlink", at->shown);
+	free(to);
+	return rc;
+}
+
+static int make_any(int root, const struct rcp_part *at, const char *make,
+		    const struct rcp_rec_entry *entry, struct rcp_err *err)
+{
+	if (entry->type == RCP_ENTRY_HARDLINK)
+		return make_hard_link(root, at, make, entry, err);
+	if (entry->type == RCP_ENTRY_SYMLINK)
+		return make_link(at, make, entry, err);
+	return make_node(at, make, entry, err);
+}
+
+static int place(const struct rcp_part *at, const char *make, struct rcp_err *err)
+{
+	struct stat st;
+
+	if (renameat(at->dir, make, at->dir, at->leaf) == 0)
+		return 0;
+	int e = errno;
+
+	if (fstatat(at->dir, at->leaf, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)) {
+		rcp_err_set(err, RCP_E_PARTIAL, e, "rename", at->shown,
+			    "a directory has this name, and can't be replaced");
+		rcp_err_fix(err, "remove the directory or choose another target");
+	}
+	return rcp_io_fail(err, e, "rename", at->shown);
+}
+
+int rcp_sink_special(int root, const char *path, const char *shown,
+		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta,
+		     struct rcp_err *err, unsigned *lost)
+{
+	char make[NAME_MAX + 1];
+	struct rcp_part at;
+
+	*lost = 0;
+	if (rcp_part_locate(root, path, shown, err, &at))
+		return (int)err->code;
+	rcp_part_name(at.leaf, RCP_MAKE_SUFFIX, make);
+	unlinkat(at.dir, make, 0); /* of a run that was cut off */
+	int rc = make_any(root, &at, make, entry, err);
+
+	/* A hard link's file has its metadata already. */
+	if (!rc && meta && entry->type != RCP_ENTRY_HARDLINK)
+		rc = rcp_meta_apply_at(at.dir, make, shown, meta, err, lost);
+	if (!rc)
+		rc = place(&at, make, err);
+	/* Also after a rename: between two names of one file it does nothing, and says 0. */
+	if (rc || entry->type == RCP_ENTRY_HARDLINK)
+		unlinkat(at.dir, make, 0);
+	rcp_part_close(&at);
+	return rc;
+}
+
+/* Some file systems keep times to the microsecond, second or so: then the rest was cut off. */
+static bool same_time(const struct timespec *have, int64_t sec, uint32_t ns)
+{
+	if (have->tv_sec != sec)
+		return false;
+	for (uint32_t grain = 1; grain <= 1000000000; grain *= 10) {
+		if ((uint32_t)have->tv_nsec == ns - ns % grain)
+			return true;
+		if (grain == 1000000000)
+			break;
+	}
+	return false;
+}
+
+int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
+		    const struct rcp_file_id *id)
+{
+	struct rcp_part at;
+	struct rcp_err err = {0};
+	struct stat st;
+
+	*exists = *same = false;
+	if (rcp_part_locate(root, path, path, &err, &at)) {
+		errno = err.sys_errno;
+		return err.sys_errno == ENOENT ? 0 : -1;
+	}
+	int rc = fstatat(at.dir, at.leaf, &st, AT_SYMLINK_NOFOLLOW);
+
+	rcp_part_close(&at);
+	if (rc < 0)
+		return errno == ENOENT ? 0 : -1;
+	*exists = true;
+	*same = id && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size &&
+		same_time(&st.st_mtim, id->mtime_s, id->mtime_ns);
+	return 0;
+}

@@ -1,0 +1,127 @@
+/* scp's target rules: see sink.h. */
+#include "file/beneath.h"
+#include "file/io.h"
+#include "file/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Everything goes below this directory; O_PATH where it may be entered but not read. */
+static int open_root(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 && errno == EACCES ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : fd;
+}
+
+static int into_directory(const char *path, struct rcp_err *err, struct rcp_target *out)
+{
+	size_t len = strlen(path);
+
+	out->root = open_root(path);
+	if (out->root < 0)
+		return rcp_io_fail(err, errno, "open directory", path);
+	out->shown = malloc(len + 2);
+	if (!out->shown)
+		return rcp_io_fail(err, ENOMEM, "malloc", path);
+	/* "." is where the user already is: no prefix. */
+	memcpy(out->shown, path, len + 1);
+	if (strcmp(path, ".") == 0)
+		out->shown[0] = 0;
+	else if (path[len - 1] != '/')
+		memcpy(out->shown + len, "/", 2);
+	return 0;
+}
+
+/* The one source gets the name `path` ends with. Cuts path into directory and name. */
+static int under_new_name(char *path, struct rcp_err *err, struct rcp_target *out)
+{
+	char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *why = rcp_path_refuse(name, strlen(name)), *dir = ".";
+
+	if (why)
+		return rcp_err_set(err, RCP_E_PARTIAL, 0, "open", path, "no name for a file: %s", why);
+	out->rename = strdup(name);
+	out->shown = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("");
+	if (!out->rename || !out->shown)
+		return rcp_io_fail(err, ENOMEM, "strdup", path);
+	if (slash)
+		dir = out->shown; /* with its slash: "/" stays "/" */
+	out->root = open_root(dir);
+	if (out->root >= 0)
+		return 0;
+	int e = errno;
+
+	rcp_io_fail(err, e, "open directory", dir);
+	if (e == ENOENT)
+		rcp_err_fix(err, "create that directory first");
+	return (int)err->code;
+}
+
+static int not_directory(const char *path, const char *why, const char *fix, int e,
+			 struct rcp_err *err)
+{
+	rcp_err_set(err, RCP_E_PARTIAL, e, "stat", path, "%s", why);
+	rcp_err_fix(err, "%s", fix);
+	return RCP_E_PARTIAL;
+}
+
+static int make_directory(const char *path, struct rcp_err *err, struct rcp_target *out)
+{
+	if (mkdir(path, 0777) < 0 && errno != EEXIST)
+		return rcp_io_fail(err, errno, "mkdir", path);
+	return into_directory(path, err, out);
+}
+
+/* path: without slashes at the end (but "/"), had_slash tells of them. */
+static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_dir,
+		   struct rcp_err *err, struct rcp_target *out)
+{
+	struct stat st;
+	bool there = stat(path, &st) == 0;
+
+	if (!there && errno != ENOENT)
+		return rcp_io_fail(err, errno, "stat", path);
+	if (there && S_ISDIR(st.st_mode))
+		return into_directory(path, err, out);
+	if (there && (must_be_dir || source_is_dir || had_slash))
+		return not_directory(path, "the target must be a directory, and is none",
+				     "name a directory", ENOTDIR, err);
+	if (!there && must_be_dir && source_is_dir)
+		return make_directory(path, err, out);
+	if (!there && (must_be_dir || (had_slash && !source_is_dir)))
+		return not_directory(path, "the target must be a directory, and does not exist",
+				     "create it first", ENOENT, err);
+	return under_new_name(path, err, out);
+}
+
+int rcp_target_resolve(const char *target, bool must_be_dir, bool source_is_dir,
+		       struct rcp_err *err, struct rcp_target *out)
+{
+	char *path = rcp_io_expand_home(target[0] ? target : ".");
+	size_t len = path ? strlen(path) : 0;
+	bool had_slash = len > 1 && path[len - 1] == '/';
+
+	*out = (struct rcp_target){.root = -1};
+	if (!path)
+		return rcp_io_fail(err, ENOMEM, "strdup", target);
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = 0;
+	int rc = resolve(path, had_slash, must_be_dir, source_is_dir, err, out);
+
+	free(path);
+	if (rc)
+		rcp_target_free(out);
+	return rc;
+}
+
+void rcp_target_free(struct rcp_target *target)
+{
+	rcp_io_close(&target->root);
+	free(target->rename);
+	free(target->shown);
+	*target = (struct rcp_target){.root = -1};
+}

@@ -1,0 +1,200 @@
+#include "file/xattr.h"
+
+#include "base/bytes.h"
+#include "file/io.h"
+#include "file/meta.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+#define ACL_ACCESS "system.posix_acl_access"
+#define ACL_DEFAULT "system.posix_acl_default"
+#define CAPABILITY "security.capability"
+#define NAME_BYTES_MAX 255 /* XATTR_NAME_MAX of the kernel */
+
+static bool begins(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_acl(const char *name)
+{
+	return strcmp(name, ACL_ACCESS) == 0 || strcmp(name, ACL_DEFAULT) == 0;
+}
+
+bool rcp_xattr_copied(const char *name)
+{
+	return (begins(name, "user.") && name[5]) || is_acl(name) || strcmp(name, CAPABILITY) == 0 ||
+	       (begins(name, "trusted.") && name[8] && !begins(name, "trusted.overlay."));
+}
+
+/* The next record; its name NUL-terminated. As rcp_rec_next. */
+static int next(struct rcp_rd *r, char name[NAME_BYTES_MAX + 1], struct rcp_span *value)
+{
+	struct rcp_rec_xattr rec;
+	int rc = rcp_rec_next(r, RCP_REC_XATTR, &rec);
+
+	if (rc <= 0)
+		return rc;
+	if (rec.name.len == 0 || rec.name.len > NAME_BYTES_MAX)
+		return -1;
+	rcp_span_copy(rec.name, name, NAME_BYTES_MAX + 1);
+	*value = rec.value;
+	return 1;
+}
+
+bool rcp_xattrs_valid(const uint8_t *records, size_t len)
+{
+	struct rcp_rd r = rcp_rd_of(records, len);
+	char name[NAME_BYTES_MAX + 1];
+	struct rcp_span value;
+	int rc;
+
+	while ((rc = next(&r, name, &value)) > 0) {
+		if (!rcp_xattr_copied(name))
+			return false;
+	}
+	return rc == 0 && len <= RCP_XATTRS_BYTES_MAX;
+}
+
+static unsigned lost_bit(const char *name)
+{
+	return is_acl(name) ? RCP_LOST_ACL : RCP_LOST_XATTR;
+}
+
+/* EIO and EROFS are the disk's; anything else is what this target does not take. */
+static unsigned judge(int rc, const char *call, const char *attribute, const char *name,
+		      struct rcp_err *err)
+{
+	if (rc == 0)
+		return 0;
+	if (errno == EIO || errno == EROFS) {
+		rcp_io_fail(err, errno, call, name);
+		return 0;
+	}
+	return lost_bit(attribute);
+}
+
+static unsigned set_one(int fd, const char *path, const char *name, const char *attribute,
+			struct rcp_span value, struct rcp_err *err)
+{
+	int rc = fd >= 0 ? fsetxattr(fd, attribute, value.data, value.len, 0)
+			 : lsetxattr(path, attribute, value.data, value.len, 0);
+
+	return judge(rc, "setxattr", attribute, name, err);
+}
+
+/* What a directory's default ACL gave to the new file is not the source's. */
+static unsigned remove_one(int fd, const char *path, const char *name, const char *attribute,
+			   struct rcp_err *err)
+{
+	int rc = fd >= 0 ? fremovexattr(fd, attribute) : lremovexattr(path, attribute);
+
+	if (rc < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == EINVAL ||
+		       errno == EACCES || errno == EPERM || errno == ENOENT))
+		return 0;
+	return judge(rc, "removexattr", attribute, name, err);
+}
+
+unsigned rcp_xattrs_apply(int fd, const char *path, const char *name, const uint8_t *records,
+			  size_t len, bool capabilities, struct rcp_err *err)
+{
+	struct rcp_rd r = rcp_rd_of(records, len);
+	char attribute[NAME_BYTES_MAX + 1];
+	bool access = false, defaults = false;
+	struct rcp_span value;
+	unsigned lost = 0;
+
+	while (next(&r, attribute, &value) > 0) {
+		access |= strcmp(attribute, ACL_ACCESS) == 0;
+		defaults |= strcmp(attribute, ACL_DEFAULT) == 0;
+		if (!capabilities && strcmp(attribute, CAPABILITY) == 0)
+			lost |= RCP_LOST_XATTR;
+		else
+			lost |= set_one(fd, path, name, attribute, value, err);
+	}
+	if (!access)
+		lost |= remove_one(fd, path, name, ACL_ACCESS, err);
+	if (!defaults)
+		lost |= remove_one(fd, path, name, ACL_DEFAULT, err);
+	return lost;
+}
+
+/* A list or value into memory that fits it; -1 with errno. It may grow between the two calls. */
+static ssize_t get(int fd, const char *path, const char *attribute, char **out)
+{
+	for (int i = 0; i < 8; i++) {
+		char *buf = NULL;
+		ssize_t n = 0;
+
+		for (int pass = 0; pass < 2; pass++) {
+			size_t room = (size_t)n;
+
+			if (pass && !(buf = malloc(room + 1)))
+				return errno = ENOMEM, -1;
+			if (attribute)
+				n = fd >= 0 ? fgetxattr(fd, attribute, buf, room)
+					    : lgetxattr(path, attribute, buf, room);
+			else
+				n = fd >= 0 ? flistxattr(fd, buf, room) : llistxattr(path, buf, room);
+			if (n <= 0)
+				break;
+		}
+		if (n >= 0 && buf) {
+			*out = buf;
+			return n;
+		}
+		free(buf);
+		if (n == 0 || errno != ERANGE)
+			return n;
+	}
+	return -1;
+}
+
+static void add(struct rcp_wr *w, int fd, const char *path, const char *attribute, bool *truncated)
+{
+	char *value = NULL;
+	ssize_t n = get(fd, path, attribute, &value);
+	struct rcp_rec_xattr rec = {.name = rcp_span_str(attribute)};
+
+	if (n < 0) {
+		/* ENODATA: removed meanwhile. Anything else is an attribute that the copy lacks. */
+		*truncated |= errno != ENODATA;
+		return;
+	}
+	rec.value = rcp_span_of(value, (size_t)n);
+	if (w->len + 2 + rec.name.len + 4 + rec.value.len > RCP_XATTRS_BYTES_MAX)
+		*truncated = true;
+	else
+		rcp_rec_encode(w, RCP_REC_XATTR, &rec);
+	free(value);
+}
+
+int rcp_meta_read_xattrs(int fd, const char *path, struct rcp_err *err, uint8_t **out,
+			 uint32_t *out_len, bool *truncated)
+{
+	struct rcp_wr w = {.max = RCP_XATTRS_BYTES_MAX};
+	char *list = NULL;
+	ssize_t len = get(fd, path, NULL, &list);
+
+	*out = NULL;
+	*out_len = 0;
+	*truncated = false;
+	if (len < 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+		return rcp_io_fail(err, errno, "listxattr", path);
+	for (ssize_t at = 0; at < len; at += (ssize_t)strlen(list + at) + 1) {
+		list[len] = 0;
+		if (rcp_xattr_copied(list + at))
+			add(&w, fd, path, list + at, truncated);
+	}
+	free(list);
+	if (w.bad) {
+		rcp_wr_free(&w);
+		return rcp_io_fail(err, ENOMEM, "malloc", path);
+	}
+	*out = w.data;
+	*out_len = (uint32_t)w.len;
+	return 0;
+}

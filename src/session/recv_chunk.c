@@ -1,0 +1,311 @@
+/* What becomes of a slot: check, write, give it back; and what never came is asked for. */
+#include "session/recv.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/crc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUNDLED_GONE UINT32_MAX
+
+static void slot_done(struct rcp_receiver *r, uint32_t slot)
+{
+	r->slots_busy--;
+	if (r->link && !r->losing)
+		rcp_link_release(r->link, slot);
+}
+
+#if RCP_TEST_HOOKS
+/* Tests only: RCP_TEST_FLIP=N flips a bit of every Nth payload in the ring ("all": of each). */
+static void test_flip(struct recv_chunk *c)
+{
+	static _Atomic unsigned seen;
+	const char *every = getenv("RCP_TEST_FLIP");
+	uint8_t *p;
+
+	if (!every || !c->h.length)
+		return;
+	memcpy(&p, &c->payload, sizeof(p)); /* the hook alone may write here */
+	unsigned n = (unsigned)atoi(every);
+
+	if (!strcmp(every, "all") || (n && ++seen % n == 0))
+		p[c->h.length / 2] ^= 0x10;
+}
+#endif
+
+static bool payload_good(struct recv_chunk *c)
+{
+#if RCP_TEST_HOOKS
+	test_flip(c);
+#endif
+	return rcp_crc32(0, c->payload, c->h.length) == c->h.crc;
+}
+
+/* ---- one chunk of a big file ---- */
+
+static struct recv_chunk *chunk_of(struct rcp_job *job)
+{
+	return (struct recv_chunk *)(void *)job;
+}
+
+static void chunk_work(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+
+	c->bad = !payload_good(c);
+	if (!c->bad)
+		rcp_sink_write(c->entry->sink, c->h.offset, c->payload, c->h.length, c->h.crc, &c->err);
+}
+
+static void chunk_done(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+	struct rcp_receiver *r = c->r;
+	struct recv_entry *e = c->entry;
+
+	r->jobs--;
+	c->taken = false;
+	slot_done(r, c->slot);
+	if (rcp_err_is(&c->err)) {
+		recv_entry_fail(e, &c->err);
+	} else if (c->bad) {
+		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC",
+			(unsigned long long)c->h.offset);
+		recv_entry_again(e, c->h.offset, c->h.length);
+	} else {
+		r->stats.bytes_moved += c->h.length;
+		e->fresh_bytes += c->h.length;
+		recv_checkpoint_due(e);
+	}
+	recv_entry_unref(e);
+}
+
+/* ---- bundles ---- */
+
+static void bundle_work(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+	struct rcp_receiver *r = c->r;
+
+	c->bad = !payload_good(c);
+	for (uint32_t i = 0; i < c->small_count && !c->bad; i++) {
+		struct recv_small *s = &c->small[i];
+		struct recv_entry *e = s->entry;
+		struct rcp_sink_params p = {.root = r->target->root,
+					    .path = e->path,
+					    .shown = e->shown,
+					    .id = e->fid,
+					    .chunk_bytes = r->opt.chunk_bytes,
+					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0};
+
+		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
+		if (!s->bad)
+			rcp_sink_put(&p, s->data, s->length, &e->meta, &e->err, &e->lost);
+	}
+}
+
+static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_bad)
+{
+	struct recv_entry *e = s->entry;
+
+	if (e->state == RECV_PUTTING) { /* not failed by the source meanwhile */
+		if (all_bad || s->bad) {
+			e->state = RECV_WAITING;
+			recv_entry_again(e, 0, s->length);
+		} else if (rcp_err_is(&e->err)) {
+			recv_entry_fail(e, &e->err);
+		} else {
+			r->stats.bytes_moved += s->length;
+			r->last_crc = s->crc;
+			r->crc_files++;
+			recv_entry_end(e, e->lost ? RCP_STATUS_WARNED : RCP_STATUS_OK);
+		}
+	}
+	recv_entry_unref(e);
+}
+
+static void bundle_done(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+	struct rcp_receiver *r = c->r;
+	struct recv_small *small = c->small;
+	uint32_t count = c->small_count;
+	bool bad = c->bad;
+
+	r->jobs--;
+	c->small = NULL;
+	c->taken = false;
+	slot_done(r, c->slot);
+	for (uint32_t i = 0; i < count; i++)
+		small_done(r, &small[i], bad);
+	free(small);
+}
+
+/* The table is read before its CRC is known, so nothing in it is believed: what doesn't fit is left
+ * out, and the sweep finds what was lost by that. */
+static bool bundle_parse(struct recv_chunk *c)
+{
+	uint32_t count, at;
+
+	if (c->h.length < 4)
+		return false;
+	count = rcp_get_u32(c->payload);
+	if (count > (c->h.length - 4) / 12)
+		return false;
+	c->small = calloc(count ? count : 1, sizeof(*c->small));
+	c->small_count = 0;
+	if (!c->small)
+		return false;
+	at = 4 + 12 * count;
+	for (uint32_t i = 0; i < count; i++) {
+		const uint8_t *rec = c->payload + 4 + 12 * i;
+		uint32_t length = rcp_get_u32(rec + 4);
+		struct recv_entry *e = rcp_idtab_get(&c->r->entries, rcp_get_u32(rec));
+
+		if (length == BUNDLED_GONE)
+			continue;
+		if (length > c->h.length - at)
+			break;
+		if (e && e->state == RECV_WAITING && length == e->fid.size) {
+			e->state = RECV_PUTTING;
+			e->busy++;
+			c->small[c->small_count++] = (struct recv_small){
+				.entry = e, .data = c->payload + at, .length = length, .crc = rcp_get_u32(rec + 8)};
+		}
+		at += length;
+	}
+	return true;
+}
+
+/* ---- events ---- */
+
+static void start_chunk(struct rcp_receiver *r, struct recv_chunk *c, bool bundle)
+{
+	c->err.code = RCP_OK;
+	c->bad = false;
+	c->taken = true;
+	c->job = (struct rcp_job){.work = bundle ? bundle_work : chunk_work,
+				  .done = bundle ? bundle_done : chunk_done};
+	recv_job(r, RCP_POOL_FINISH, &c->job);
+}
+
+static bool take_big(struct rcp_receiver *r, struct recv_chunk *c)
+{
+	struct recv_entry *e = rcp_idtab_get(&r->entries, c->h.entry);
+
+	if (!e || e->state == RECV_ENDING)
+		return false; /* it failed while this was on its way */
+	if (e->state != RECV_RECEIVING) {
+		recv_break(r, "a chunk of an entry that takes none");
+		return false;
+	}
+	c->entry = e;
+	e->busy++;
+	return true;
+}
+
+void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
+		   uint32_t length)
+{
+	struct rcp_receiver *r = arg;
+	struct recv_chunk *c = slot < r->slots ? &r->chunks[slot] : NULL;
+	uint8_t copy[RCP_CHUNK_HEADER];
+	bool take;
+
+	r->came++;
+	r->came_ns = r->env.now_ns(r->env.arg);
+	r->slots_busy++;
+	if (!c || c->taken) {
+		recv_break(r, "a chunk in a slot that was not free");
+		return;
+	}
+	memcpy(copy, header, sizeof(copy)); /* the peer can still write there */
+	c->slot = slot;
+	c->payload = payload;
+	c->entry = NULL;
+	if (!rcp_chunk_decode(copy, &c->h) || c->h.generation != r->generation ||
+	    c->h.length != length) {
+		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk came with a damaged header");
+		slot_done(r, slot);
+		return;
+	}
+	bool bundle = c->h.flags & RCP_CHUNK_BUNDLE;
+
+	take = !r->stopping && (bundle ? bundle_parse(c) : take_big(r, c));
+	if (take)
+		start_chunk(r, c, bundle);
+	else
+		slot_done(r, slot);
+}
+
+int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err)
+{
+	free(r->chunks);
+	r->slots = link->caps.slots;
+	r->chunks = calloc(r->slots, sizeof(*r->chunks));
+	if (!r->chunks)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	for (uint32_t i = 0; i < r->slots; i++)
+		r->chunks[i].r = r;
+	r->slots_busy = 0;
+	r->came = 0;
+	r->posted = false;
+	return 0;
+}
+
+/* ---- what never came ---- */
+
+static unsigned sweep_big(struct recv_entry *e, unsigned room)
+{
+	uint64_t cell = e->r->opt.chunk_bytes, size = e->fid.size;
+	unsigned asked = 0;
+
+	for (uint64_t at = 0; at < size && asked < room; at += cell) {
+		if (rcp_sink_has(e->sink, at / cell))
+			continue;
+		if (!recv_entry_again(e, at, size - at < cell ? (uint32_t)(size - at) : (uint32_t)cell))
+			break;
+		asked++;
+	}
+	return asked;
+}
+
+static unsigned sweep_entry(struct recv_entry *e, unsigned room)
+{
+	struct rcp_err err = {0};
+	bool lacks = e->state == RECV_WAITING || (e->state == RECV_RECEIVING && !e->busy);
+
+	if (!lacks)
+		return 0;
+	if (e->sweeps++ >= RECV_SWEEPS) {
+		rcp_err_set(&err, RCP_E_INTEGRITY, 0, "", e->shown,
+			    "chunks were sent %u times and never arrived whole", RECV_SWEEPS);
+		recv_entry_fail(e, &err);
+		return 0;
+	}
+	if (e->state == RECV_RECEIVING)
+		return sweep_big(e, room);
+	return recv_entry_again(e, 0, (uint32_t)e->fid.size);
+}
+
+/* The source has posted everything it knows of. When that has come (or nothing comes any more),
+ * whatever an entry lacks was lost on the way. */
+void recv_sweep(struct rcp_receiver *r)
+{
+	unsigned room = RECV_SWEEP_CHUNKS;
+	bool quiet = r->env.now_ns(r->env.arg) - r->came_ns > 5 * RCP_SEC;
+
+	if (!r->posted || r->posted_answers != r->answered || r->slots_busy ||
+	    (r->came < r->posted_chunks && !quiet))
+		return;
+	r->posted = false;
+	for (uint32_t id = r->entries.base; id != r->entries.next && room; id++) {
+		struct recv_entry *e = rcp_idtab_get(&r->entries, id);
+
+		if (e)
+			room -= sweep_entry(e, room);
+	}
+}

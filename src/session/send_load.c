@@ -1,0 +1,479 @@
+/* The sender's jobs: windows, chunks, bundles, opening and checking files. */
+#include "session/send.h"
+
+#include "base/crc.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- staging buffers ---- */
+
+static int buffer_ready(struct send_chunk *c)
+{
+	struct rcp_sender *s = c->s;
+	struct rcp_link *link = s->link;
+
+	if (!c->buf) {
+		/* One page more: O_DIRECT reads whole pages. */
+		int rc = posix_memalign((void **)&c->buf, 4096, s->opt.chunk_bytes + 4096);
+
+		if (rc) {
+			c->buf = NULL;
+			return rcp_err_set(&c->err, RCP_E_IO, rc, "posix_memalign", NULL, NULL);
+		}
+	}
+	if (!link->caps.needs_mem || c->buf_mem)
+		return 0;
+	c->link = link;
+	return link->ops->reg(link, c->buf, s->opt.chunk_bytes, false, &c->err, &c->buf_mem);
+}
+
+/* The loop's thread, when no job runs: registrations must be gone before their link is freed. */
+void send_memory_drop(struct rcp_sender *s)
+{
+	for (uint32_t i = 0; i < SEND_CHUNKS_MAX; i++) {
+		struct send_chunk *c = &s->chunks[i];
+
+		if (c->buf_mem)
+			c->link->ops->unreg(c->link, c->buf_mem);
+		c->buf_mem = NULL;
+	}
+}
+
+/* ---- loading a chunk ---- */
+
+static int load_staged(struct send_chunk *c)
+{
+	struct send_entry *e = c->entry;
+
+	if (buffer_ready(c))
+		return -1;
+	c->post.body = c->buf;
+	c->post.mem = c->buf_mem;
+	if (c->direct)
+		return rcp_source_read_direct(e->source, c->offset, c->buf, c->length, &c->err, &c->crc);
+	return rcp_source_read(e->source, c->offset, c->buf, c->length, &c->err, &c->crc);
+}
+
+static int load_mapped(struct send_chunk *c)
+{
+	struct send_window *w = c->window;
+	const uint8_t *data = w->map.data + (c->offset - w->offset);
+
+	c->post.body = data;
+	c->post.mem = w->mem;
+	c->post.fd = rcp_source_fd(c->entry->source);
+	c->post.fd_offset = c->offset;
+	return rcp_guarded_crc(data, c->length, c->entry->open_path, &c->err, &c->crc);
+}
+
+static void chunk_work(struct rcp_job *job)
+{
+	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	int rc = c->window ? load_mapped(c) : load_staged(c);
+
+	/* A re-send after the file's end was said must not bring in another version. */
+	if (rc == 0 && c->recheck)
+		rcp_source_check(c->entry->source, &c->err);
+}
+
+/* ---- bundles: U32 count, BUNDLED records, bytes ---- */
+
+#define BUNDLED_GONE UINT32_MAX /* length of a file that could not be read: FAULT tells why */
+
+static int read_small(struct send_entry *e, uint8_t *dst, uint32_t *crc)
+{
+	struct rcp_source *source;
+	int rc = rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &source);
+
+	if (rc)
+		return rc;
+	rc = rcp_source_read(source, 0, dst, e->fid.size, &e->err, crc);
+	if (!rc)
+		rc = rcp_source_check(source, &e->err);
+	rcp_source_close(&source);
+	return rc;
+}
+
+static void bundle_work(struct rcp_job *job)
+{
+	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	uint32_t at = 4 + 12 * c->file_count;
+
+	if (buffer_ready(c))
+		return;
+	rcp_put_u32(c->buf, c->file_count);
+	for (uint32_t i = 0; i < c->file_count; i++) {
+		struct send_entry *e = c->files[i];
+		uint8_t *rec = c->buf + 4 + 12 * i;
+		uint32_t crc = 0;
+		bool ok = read_small(e, c->buf + at, &crc) == 0;
+
+		rcp_put_u32(rec, e->id);
+		rcp_put_u32(rec + 4, ok ? (uint32_t)e->fid.size : BUNDLED_GONE);
+		rcp_put_u32(rec + 8, crc);
+		if (ok)
+			at += (uint32_t)e->fid.size;
+	}
+	c->length = at;
+	c->post.body = c->buf;
+	c->post.mem = c->buf_mem;
+	c->crc = rcp_crc32(0, c->buf, at);
+}
+
+static void bundle_done(struct send_chunk *c)
+{
+	for (uint32_t i = 0; i < c->file_count; i++) {
+		struct send_entry *e = c->files[i];
+
+		if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
+			send_entry_fail(c->s, e, &e->err);
+	}
+}
+
+/* Can't be staged for want of memory to register: fewer buffers will do while there is one. */
+static bool chunk_retire(struct send_chunk *c)
+{
+	struct rcp_sender *s = c->s;
+
+	if (c->err.sys_errno != ENOMEM || s->depth <= 1)
+		return false;
+	rcp_log(s->env.log, RCP_LOG_INFO, "one staging buffer less: %s", rcp_err_reason(&c->err));
+	s->depth--;
+	return true;
+}
+
+static void chunk_failed(struct send_chunk *c)
+{
+	struct rcp_sender *s = c->s;
+	bool retire = !c->buf_mem && chunk_retire(c);
+
+	s->loading--;
+	if (retire && c->entry) {
+		struct send_again *a = calloc(1, sizeof(*a));
+
+		if (a) {
+			*a = (struct send_again){.entry = c->entry->id, .length = c->length, .offset = c->offset};
+			*s->again_tail = a;
+			s->again_tail = &a->next;
+			s->again_count++;
+		}
+	} else if (c->entry) {
+		rcp_err_object(&c->err, c->entry->open_path);
+		send_entry_fail(s, c->entry, &c->err);
+	} else {
+		for (uint32_t i = 0; i < c->file_count; i++) {
+			if (retire) {
+				c->files[i]->state = SEND_QUEUED;
+				send_queue_put(&s->small, c->files[i]);
+			} else {
+				send_entry_fail(s, c->files[i], &c->err);
+			}
+		}
+	}
+	send_chunk_free(c);
+	if (retire)
+		s->free_chunks = s->free_chunks->next; /* c itself: not used any more */
+}
+
+static void chunk_done(struct rcp_job *job)
+{
+	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	struct rcp_sender *s = c->s;
+
+	s->jobs--;
+	if (!c->entry)
+		bundle_done(c);
+	if (rcp_err_is(&c->err))
+		chunk_failed(c);
+	else if (c->entry && c->entry->state == SEND_FAILED) {
+		s->loading--;
+		send_chunk_free(c);
+	} else
+		send_chunk_loaded(c);
+	send_plan_pump(s);
+}
+
+static void chunk_submit(struct send_chunk *c)
+{
+	c->job = (struct rcp_job){.work = c->entry ? chunk_work : bundle_work, .done = chunk_done};
+	send_job(c->s, RCP_POOL_START, &c->job);
+}
+
+void send_load_submit(struct send_chunk *c)
+{
+	struct send_window *w = c->window;
+
+	if (w && w->state == WINDOW_MAPPING) {
+		c->next = w->waiting;
+		w->waiting = c;
+		return;
+	}
+	if (w && w->state == WINDOW_FAILED) {
+		c->window = NULL;
+		send_window_unref(w);
+	}
+	chunk_submit(c);
+}
+
+/* ---- windows ---- */
+
+static struct send_window *window_of(struct rcp_job *job)
+{
+	return (struct send_window *)((char *)job - offsetof(struct send_window, job));
+}
+
+static void window_map_work(struct rcp_job *job)
+{
+	struct send_window *w = window_of(job);
+
+	if (rcp_window_map(w->entry->source, w->offset, w->len, !w->link->caps.needs_mem, &w->err,
+			   &w->map))
+		return;
+	if (!w->link->caps.needs_mem)
+		return;
+	if (w->link->ops->reg(w->link, w->map.map, w->map.map_len, true, &w->err, &w->mem))
+		rcp_window_unmap(&w->map);
+}
+
+/* Registration refused: with --source=auto the bytes are staged from now on. */
+static void window_refused(struct send_window *w)
+{
+	struct rcp_sender *s = w->s;
+
+	if (s->opt.engine == RCP_ENGINE_MAPPED) {
+		rcp_err_fix(&w->err, "this kernel or file system can't register file mappings: use "
+				     "--source=auto or --source=staged");
+		rcp_err_object(&w->err, w->entry->open_path);
+		if (w->entry->state != SEND_FAILED)
+			send_entry_fail(s, w->entry, &w->err);
+		return;
+	}
+	if (!s->map_refused)
+		rcp_log(s->env.log, RCP_LOG_INFO, "source: staged, since a mapping was refused: %s: %s",
+			w->err.call, rcp_err_reason(&w->err));
+	s->map_refused = true;
+}
+
+static void window_map_done(struct rcp_job *job)
+{
+	struct send_window *w = window_of(job);
+	struct rcp_sender *s = w->s;
+	struct send_chunk *c = w->waiting, *next;
+	bool failed = rcp_err_is(&w->err);
+
+	s->jobs--;
+	w->waiting = NULL;
+	w->state = failed ? WINDOW_FAILED : WINDOW_READY;
+	if (failed)
+		window_refused(w);
+	w->refs++; /* the loop below may drop every other reference */
+	for (; c; c = next) {
+		next = c->next;
+		c->next = NULL;
+		if (c->entry->state == SEND_FAILED) {
+			s->loading--;
+			send_chunk_free(c);
+		} else {
+			send_load_submit(c);
+		}
+	}
+	send_window_unref(w);
+	send_plan_pump(s);
+}
+
+static void window_unmap_work(struct rcp_job *job)
+{
+	struct send_window *w = window_of(job);
+
+	if (w->mem)
+		w->link->ops->unreg(w->link, w->mem);
+	rcp_window_unmap(&w->map);
+}
+
+static void window_unmap_done(struct rcp_job *job)
+{
+	struct send_window *w = window_of(job);
+	struct rcp_sender *s = w->s;
+
+	s->jobs--;
+	for (struct send_window **p = &s->windows; *p; p = &(*p)->next) {
+		if (*p == w) {
+			*p = w->next;
+			break;
+		}
+	}
+	s->window_count--;
+	send_entry_unref(w->entry);
+	free(w);
+	send_plan_pump(s);
+}
+
+void send_window_unref(struct send_window *w)
+{
+	if (--w->refs || w->state == WINDOW_CLOSING)
+		return;
+	w->state = WINDOW_CLOSING;
+	w->job = (struct rcp_job){.work = window_unmap_work, .done = window_unmap_done};
+	send_job(w->s, RCP_POOL_FINISH, &w->job);
+}
+
+static struct send_window *window_new(struct send_entry *e, uint64_t offset)
+{
+	struct rcp_sender *s = e->s;
+	uint64_t cells = SEND_WINDOW_BYTES / s->opt.chunk_bytes;
+	uint64_t len = (cells ? cells : 1) * s->opt.chunk_bytes;
+	struct send_window *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->s = s;
+	w->entry = e;
+	e->busy++;
+	w->link = s->link;
+	w->offset = offset;
+	w->len = len < e->fid.size - offset ? len : e->fid.size - offset;
+	w->refs = 1; /* the entry's */
+	w->next = s->windows;
+	s->windows = w;
+	s->window_count++;
+	w->job = (struct rcp_job){.work = window_map_work, .done = window_map_done};
+	send_job(s, RCP_POOL_START, &w->job);
+	return w;
+}
+
+static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
+{
+	if (s->opt.engine == RCP_ENGINE_MAPPED)
+		return true;
+	/* A lone chunk gains nothing from a mapping of its own. */
+	return s->opt.engine == RCP_ENGINE_AUTO && !s->map_refused &&
+	       c->entry->fid.size > s->opt.chunk_bytes;
+}
+
+/* Give c its part of a window, or the decision to stage it. False: no window is free now. */
+bool send_window_for(struct send_chunk *c)
+{
+	struct rcp_sender *s = c->s;
+	struct send_entry *e = c->entry;
+	struct send_window *w = e->window;
+
+	c->direct = s->opt.engine == RCP_ENGINE_DIRECT;
+	if (!wants_window(s, c))
+		return true;
+	if (w && (c->offset < w->offset || c->offset + c->length > w->offset + w->len ||
+		  w->state == WINDOW_FAILED)) {
+		e->window = NULL;
+		send_window_unref(w);
+		w = NULL;
+	}
+	if (!w) {
+		if (s->window_count >= SEND_WINDOWS_MAX)
+			return false;
+		w = window_new(e, c->offset);
+		if (!w)
+			return true;
+		e->window = w;
+	}
+	w->refs++;
+	c->window = w;
+	return true;
+}
+
+/* ---- opening, extents, the last look ---- */
+
+static struct send_entry *entry_of(struct rcp_job *job)
+{
+	return (struct send_entry *)((char *)job - offsetof(struct send_entry, job));
+}
+
+static void extent_find(struct send_entry *e)
+{
+	if (!(e->flags & RCP_ENTRY_SPARSE))
+		return;
+	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->extent_start, &e->extent_end))
+		return;
+	if (e->extent_start >= e->fid.size) {
+		e->extent_start = UINT64_MAX;
+		e->extent_end = 0;
+	}
+}
+
+static void open_work(struct rcp_job *job)
+{
+	struct send_entry *e = entry_of(job);
+
+	if (!rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &e->source))
+		extent_find(e);
+}
+
+static void extent_work(struct rcp_job *job)
+{
+	extent_find(entry_of(job));
+}
+
+static void open_done(struct rcp_job *job)
+{
+	struct send_entry *e = entry_of(job);
+	struct rcp_sender *s = e->s;
+
+	s->jobs--;
+	e->extent_due = false;
+	if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
+		send_entry_fail(s, e, &e->err);
+	else if (e->state == SEND_OPENING)
+		e->state = SEND_OPEN;
+	send_entry_opened(e);
+	send_entry_unref(e);
+}
+
+static void check_work(struct rcp_job *job)
+{
+	struct send_entry *e = entry_of(job);
+
+	rcp_source_check(e->source, &e->err);
+}
+
+static void check_done(struct rcp_job *job)
+{
+	struct send_entry *e = entry_of(job);
+	struct rcp_sender *s = e->s;
+
+	s->jobs--;
+	if (rcp_err_is(&e->err)) {
+		send_entry_fail(s, e, &e->err);
+	} else if (e->state == SEND_CHECKING) {
+		struct rcp_msg_entry_end end = {.entry = e->id, .data_bytes = e->data_bytes};
+
+		e->state = SEND_ENDED;
+		s->env.send(s->env.arg, RCP_MSG_ENTRY_END, &end);
+	}
+	send_entry_unref(e);
+	send_plan_pump(s);
+}
+
+static void entry_submit(struct send_entry *e, void (*work)(struct rcp_job *),
+			 void (*done)(struct rcp_job *))
+{
+	e->busy++;
+	e->job = (struct rcp_job){.work = work, .done = done};
+	send_job(e->s, RCP_POOL_START, &e->job);
+}
+
+void send_open_submit(struct send_entry *e)
+{
+	entry_submit(e, open_work, open_done);
+}
+
+void send_extent_submit(struct send_entry *e)
+{
+	e->extent_due = true;
+	entry_submit(e, extent_work, open_done);
+}
+
+void send_check_submit(struct send_entry *e)
+{
+	e->state = SEND_CHECKING;
+	entry_submit(e, check_work, check_done);
+}

@@ -1,0 +1,138 @@
+/* file/beneath: names from a peer, and the directory they stay in. */
+#include "file/beneath.h"
+
+#include <errno.h>
+
+#include "tmpdir.h"
+
+static void names_are_refused(void **state)
+{
+	static const char *const good[] = {"a", "a/b/c", ".a", "..a", "a..", "...", "a b/\n", "\xff/-x"};
+	static const char *const bad[] = {"",	  "/",	  "/a",	  "a/",	  "a//b", ".",
+					  "..",	  "a/.",  "a/..", "../a", "./a",  "a/../b"};
+	char longest[5000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_null(rcp_path_refuse(good[i], strlen(good[i])));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_non_null(rcp_path_refuse(bad[i], strlen(bad[i])));
+	assert_non_null(rcp_path_refuse("a\0b", 3));
+	memset(longest, 'x', sizeof(longest));
+	assert_null(rcp_path_refuse(longest, 255));
+	assert_non_null(rcp_path_refuse(longest, 256));
+	for (size_t i = 1; i < sizeof(longest); i += 2)
+		longest[i] = '/';
+	assert_null(rcp_path_refuse(longest, 4095));
+	assert_non_null(rcp_path_refuse(longest, 4097));
+}
+
+/* root/ has ways out; secret is outside. */
+static int make_root(void)
+{
+	tmp_text("secret", "s");
+	assert_int_equal(mkdir("root", 0755), 0);
+	assert_int_equal(mkdir("root/dir", 0755), 0);
+	tmp_text("root/dir/file", "f");
+	assert_int_equal(symlink("../secret", "root/up"), 0);
+	assert_int_equal(symlink("..", "root/updir"), 0);
+	assert_int_equal(symlink("/etc", "root/abs"), 0);
+	assert_int_equal(symlink("/proc/self/cwd", "root/magic"), 0);
+	assert_int_equal(symlink("dir", "root/inside"), 0);
+	int root = open("root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(root >= 0);
+	return root;
+}
+
+typedef int (*opener)(int root, const char *path, int flags, mode_t mode);
+
+static void nothing_leaves(opener open_it)
+{
+	static const char *const out[] = {"up", "updir/secret", "abs/passwd", "magic/secret", "../secret",
+					  "/etc/passwd", "dir/../../secret"};
+	int root = make_root(), fd;
+
+	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
+		fd = open_it(root, out[i], O_RDONLY, 0);
+		assert_int_equal(fd, -1);
+		assert_true(errno == EXDEV || errno == ELOOP || errno == ENOTDIR);
+	}
+	fd = open_it(root, "dir/file", O_RDONLY, 0);
+	assert_true(fd >= 0);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	close(fd);
+	fd = open_it(root, "dir/new", O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_true(tmp_exists("root/dir/new"));
+	/* Creating through a link that leads out. */
+	assert_int_equal(open_it(root, "updir/made", O_WRONLY | O_CREAT, 0600), -1);
+	assert_false(tmp_exists("made"));
+	close(root);
+}
+
+static void openat2_stays_beneath(void **state)
+{
+	(void)state;
+	nothing_leaves(rcp_beneath_open);
+}
+
+static void the_fallback_stays_beneath(void **state)
+{
+	(void)state;
+	nothing_leaves(rcp_beneath_walk);
+}
+
+static void links_inside_are_followed_by_openat2_alone(void **state)
+{
+	int root = make_root(), fd = rcp_beneath_open(root, "inside/file", O_RDONLY, 0);
+
+	(void)state;
+	if (fd < 0) {
+		close(root);
+		TMP_SKIP("no openat2 here (%s)", strerror(errno));
+	}
+	close(fd);
+	assert_int_equal(rcp_beneath_walk(root, "inside/file", O_RDONLY, 0), -1);
+	close(root);
+}
+
+static void parents(void **state)
+{
+	static const char one[] = "one", deep[] = "dir/file";
+	int root = make_root(), dir;
+	const char *leaf;
+	struct stat a, b;
+
+	(void)state;
+	dir = rcp_beneath_parent(root, one, &leaf);
+	assert_true(dir >= 0 && dir != root);
+	assert_ptr_equal(leaf, one);
+	close(dir);
+	dir = rcp_beneath_parent(root, deep, &leaf);
+	assert_ptr_equal(leaf, deep + 4);
+	assert_int_equal(fstat(dir, &a), 0);
+	assert_int_equal(stat("root/dir", &b), 0);
+	assert_int_equal(a.st_ino, b.st_ino);
+	close(dir);
+	assert_int_equal(rcp_beneath_parent(root, "none/x", &leaf), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(rcp_beneath_parent(root, "updir/x", &leaf), -1);
+	assert_int_equal(rcp_beneath_parent(root, "dir/file/x", &leaf), -1);
+	assert_int_equal(errno, ENOTDIR);
+	close(root);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TMP_TEST(names_are_refused),
+		TMP_TEST(openat2_stays_beneath),
+		TMP_TEST(the_fallback_stays_beneath),
+		TMP_TEST(links_inside_are_followed_by_openat2_alone),
+		TMP_TEST(parents),
+	};
+
+	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);
+}
