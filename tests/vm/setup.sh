@@ -56,5 +56,5 @@ ip addr add 10.9.0.2/24 dev lo
 fault "devices without an address" "address"
 ip link set va down
 ip link set vb down
-fault "no active port" "ACTIVE"
+fault "no active port" "not active"
 finish
