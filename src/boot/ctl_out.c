@@ -61,7 +61,7 @@ static void queued(struct rcp_ctl *ctl, size_t bytes)
 {
 	ctl->queued += bytes;
 	ctl->undrained = true;
-	/* A chunk counts whole until it is out, so the difference may fall short of the truth. */
+	/* Chunks have a bound of their own. */
 	if (ctl->queued > ctl->queued_chunks + RCP_CTL_QUEUE_MAX) {
 		rcp_err_set(&ctl->cause, RCP_E_LINK, 0, "", ctl->name,
 			    "the peer does not read what it is sent: %zu bytes wait", ctl->queued);
