@@ -5,6 +5,7 @@
  */
 #include "boot/run.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static bool wants_rdma(const struct rcp_run *run)
 
 static void look_work(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 	const struct rcp_options *o = run->options;
 	struct rcp_rdma_options how = {.gid_index = o ? o->gid_index : -1,
 				       .device = o ? o->device : NULL,
@@ -44,7 +45,7 @@ static void look_work(struct rcp_job *job)
 
 static void look_done(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 
 	run->rdma_looking = false;
 	run->rdma_looked = true;
