@@ -36,7 +36,8 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 {
 	struct rcp_fault f;
 
-	if (!run->watch.fault)
+	/* The responder's reach the user by way of the initiator, and would come twice. */
+	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)))
 		return;
 	fault_of(err, warning, &f);
 	run->watch.fault(run->watch.arg, &f);

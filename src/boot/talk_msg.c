@@ -145,8 +145,7 @@ static void on_abort(struct rcp_run *run, const struct rcp_msg_abort *m)
 	RCP_ERR_FROM_WIRE(m, m->code, &err);
 	rcp_err_object(&err, run->host);
 	run->aborted = true; /* no answer to an ABORT */
-	if (run->initiator || err.code != RCP_E_INTERRUPTED)
-		run_fault(run, &err, false);
+	run_fault(run, &err, false);
 	run_end(run, &err);
 }
 
