@@ -1,6 +1,7 @@
 /* One try at one link, at either end: making it, proving it, closing it. */
 #include "boot/run.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 #include "link/stream.h"
 
@@ -14,7 +15,7 @@
 
 static void probe_work(struct rcp_job *job)
 {
-	struct rcp_attempt *a = (struct rcp_attempt *)((char *)job - offsetof(struct rcp_attempt, probe));
+	struct rcp_attempt *a = RCP_CONTAINER(job, struct rcp_attempt, probe);
 	size_t len = a->params.chunk_bytes;
 	struct rcp_mem *mem = NULL;
 	void *buf = NULL;
@@ -31,7 +32,7 @@ static void probe_work(struct rcp_job *job)
 
 static void probe_done(struct rcp_job *job)
 {
-	struct rcp_attempt *a = (struct rcp_attempt *)((char *)job - offsetof(struct rcp_attempt, probe));
+	struct rcp_attempt *a = RCP_CONTAINER(job, struct rcp_attempt, probe);
 	struct rcp_err err = a->err;
 
 	a->probing = false;

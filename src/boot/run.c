@@ -36,7 +36,8 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 {
 	struct rcp_fault f;
 
-	if (!run->watch.fault)
+	/* A responder's faults travel to the initiator, which tells the user once. */
+	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)))
 		return;
 	fault_of(err, warning, &f);
 	run->watch.fault(run->watch.arg, &f);

@@ -142,6 +142,7 @@ struct rcp_run {
 	struct rcp_msg_link_ring ring; /* source: LINK_RING, which may come before the link is up here */
 	unsigned attempt_count, relinks, rounds;
 	struct rcp_err fallback; /* why it is not RDMA */
+	uint16_t fallback_id;	 /* the attempt that said so */
 	char fallback_text[1500];
 	uint64_t wait_ns; /* until when a link must be there */
 

@@ -33,7 +33,7 @@ struct rcp_ssh {
 	unsigned handles;
 	bool err_open, answered, terminated, delivering, over, freed;
 	uint64_t kill_at; /* 0: not asked to end */
-	char last[512];	  /* line of standard error that was complete and not empty */
+	char last[512];	  /* line of standard error that was not empty */
 	char line[512];	  /* the one under way */
 	size_t line_len;
 	struct rcp_err cause;
@@ -46,7 +46,8 @@ static void end_line(struct rcp_ssh *ssh)
 	while (ssh->line_len && (unsigned char)ssh->line[ssh->line_len - 1] <= ' ')
 		ssh->line_len--;
 	ssh->line[ssh->line_len] = 0;
-	if (ssh->line_len)
+	/* "Warning: Permanently added ..." is no reason for anything. */
+	if (ssh->line_len && strncmp(ssh->line, "Warning: ", 9) != 0)
 		memcpy(ssh->last, ssh->line, ssh->line_len + 1);
 	ssh->line_len = 0;
 }
@@ -220,13 +221,19 @@ static void on_exit_poll(uv_poll_t *poll, int status, int events)
 	close_all(ssh);
 }
 
+/* By the pidfd: where the program ignores SIGCHLD the number may be another process's already. */
+static void send_signal(const struct rcp_ssh *ssh, int sig)
+{
+	syscall(SYS_pidfd_send_signal, ssh->pidfd, sig, NULL, 0);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct rcp_ssh *ssh = timer->data;
 
 	if (ssh->pid <= 0)
 		return;
-	kill(ssh->pid, ssh->terminated ? SIGKILL : SIGTERM);
+	send_signal(ssh, ssh->terminated ? SIGKILL : SIGTERM);
 	ssh->terminated = true;
 	uv_timer_start(timer, on_timer, KILL_MS, 0);
 }
@@ -264,7 +271,7 @@ void rcp_ssh_free(struct rcp_ssh **p)
 	if (ssh->pidfd < 0)
 		return; /* closing already */
 	if (ssh->pid > 0) {
-		kill(ssh->pid, SIGKILL);
+		send_signal(ssh, SIGKILL);
 		while (waitpid(ssh->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 		ssh->pid = 0;

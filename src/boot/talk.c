@@ -5,6 +5,7 @@
  */
 #include "boot/run.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static bool wants_rdma(const struct rcp_run *run)
 
 static void look_work(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 	const struct rcp_options *o = run->options;
 	struct rcp_rdma_options how = {.gid_index = o ? o->gid_index : -1,
 				       .device = o ? o->device : NULL,
@@ -44,14 +45,14 @@ static void look_work(struct rcp_job *job)
 
 static void look_done(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 
 	run->rdma_looking = false;
 	run->rdma_looked = true;
 	if (run->rdma && rcp_rdma_remarks(run->rdma)[0])
 		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_rdma_remarks(run->rdma));
 	if (!run->rdma)
-		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_err_reason(&run->rdma_err));
+		rcp_log(&run->log, RCP_LOG_DEBUG, "rdma: %s", rcp_err_reason(&run->rdma_err));
 }
 
 void talk_rdma_look(struct rcp_run *run)
@@ -204,7 +205,7 @@ static const struct rcp_err *fallback_cause(struct rcp_run *run, const char **wh
 		*where = "here: ";
 		return &run->rdma_err;
 	}
-	if (!run->peer_port_count && rcp_err_is(&run->peer_rdma_err)) {
+	if (rcp_err_is(&run->peer_rdma_err)) {
 		*where = "there: ";
 		return &run->peer_rdma_err;
 	}
@@ -220,9 +221,10 @@ const char *talk_fallback(struct rcp_run *run)
 	const char *where;
 	size_t at = 0;
 	bool rdma = run->transport && !strcmp(run->transport, "rdma");
+	bool remote = run->where.host != NULL || !run->initiator;
 
 	run->fallback_text[0] = 0;
-	if (rdma || !run->transport)
+	if (rdma || !run->transport || !remote)
 		return NULL;
 	if (wants_rdma(run)) {
 		const struct rcp_err *e = fallback_cause(run, &where);
@@ -242,7 +244,6 @@ static void no_link(struct rcp_run *run)
 {
 	struct rcp_err err = {0};
 	const char *where;
-	char text[1024];
 
 	if (run->req.transports & ~(1u << RCP_LINK_RDMA_CM | 1u << RCP_LINK_RDMA_OOB)) {
 		const struct rcp_err *e = rcp_err_is(&run->tcp_err) ? &run->tcp_err : &run->fallback;
@@ -253,8 +254,9 @@ static void no_link(struct rcp_run *run)
 	} else {
 		const struct rcp_err *e = fallback_cause(run, &where);
 
-		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, 0, "", run->host,
-			    "no RDMA connection: %s%s", where, rcp_err_format(e, text, sizeof(text)));
+		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, e->sys_errno, e->call, run->host,
+			    "no RDMA connection: %s%s%s%s", where, e->object, e->object[0] ? ": " : "",
+			    rcp_err_reason(e));
 		rcp_err_fix(&err, "%s", e->fix[0] ? e->fix : "leave --transport=rdma away to fall back to TCP");
 	}
 	run_fault(run, &err, false);
@@ -391,8 +393,10 @@ void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 	rcp_err_object(&err, a->cand.label);
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed: %s", a->cand.label,
 		rcp_err_format(&err, text, sizeof(text)));
-	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback))
+	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback)) {
 		run->fallback = err;
+		run->fallback_id = a->id;
+	}
 	if (a->cand.kind == RCP_LINK_TCP && !rcp_err_is(&run->tcp_err))
 		run->tcp_err = err;
 	say_fail(a, &err);
@@ -408,10 +412,7 @@ static void tell_transport(struct rcp_run *run, const struct rcp_link *link)
 	run->transport = link->caps.transport;
 	run->fabric = link->caps.fabric;
 	info.fallback_reason = talk_fallback(run);
-	rcp_log(&run->log, RCP_LOG_INFO, "transport %s%s%s: %s", info.transport, info.fabric ? " over " : "",
-		info.fabric ? info.fabric : "", info.detail);
-	if (info.fallback_reason)
-		rcp_log(&run->log, RCP_LOG_INFO, "%s", info.fallback_reason);
+	rcp_log(&run->log, RCP_LOG_DEBUG, "link %u: %s", run->used->id, info.detail);
 	if (run->watch.transport && run->initiator)
 		run->watch.transport(run->watch.arg, &info);
 }

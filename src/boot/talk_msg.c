@@ -99,9 +99,12 @@ static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
 	struct rcp_err err = {0};
 	char text[2048];
 
+	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
+	/* It may have failed here first, with less to say than the end that caused it. */
+	if (m->link == run->fallback_id)
+		run->fallback = err;
 	if (!a || a->state >= ATTEMPT_CLOSING)
 		return;
-	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed at the other end: %s", a->cand.label,
 		rcp_err_format(&err, text, sizeof(text)));
 	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback))
@@ -145,7 +148,7 @@ static void on_abort(struct rcp_run *run, const struct rcp_msg_abort *m)
 	RCP_ERR_FROM_WIRE(m, m->code, &err);
 	rcp_err_object(&err, run->host);
 	run->aborted = true; /* no answer to an ABORT */
-	if (run->initiator || err.code != RCP_E_INTERRUPTED)
+	if (run->initiator)
 		run_fault(run, &err, false);
 	run_end(run, &err);
 }

@@ -20,8 +20,10 @@ struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
-	if (!channel)
+	if (!channel) {
+		errno = rcp_verbs_open_errno("/dev/infiniband/rdma_cm");
 		rcp_verbs_err_errno(err, RCP_E_CONNECT, "rdma_create_event_channel", NULL);
+	}
 	return channel;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/resource.h>
 
 static int errno_of(int ret)
@@ -66,6 +67,16 @@ static void fix_memlock(struct rcp_err *err)
 		"/etc/security/limits.conf, or LimitMEMLOCK=infinity for a systemd service; or "
 		"use fewer or smaller slots",
 		now);
+}
+
+/* libibverbs and librdmacm say ENOENT of a node that is there but closed to us. */
+int rcp_verbs_open_errno(const char *node)
+{
+	int said = errno;
+
+	if (access(node, F_OK) == 0 && access(node, R_OK | W_OK) != 0)
+		return EACCES;
+	return said;
 }
 
 struct fix {

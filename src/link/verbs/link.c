@@ -53,6 +53,13 @@ static void close_failed(struct verbs_link *v)
 
 static void on_timeout(void *arg)
 {
+	static const char *const waits[VERBS_STATES] = {
+		[VERBS_OFFLINE] = "the peer's QP numbers did not come",
+		[VERBS_ADDRESS] = "the peer's address was not resolved",
+		[VERBS_ROUTE] = "the route to the peer was not resolved",
+		[VERBS_CONNECT] = "no answer to the connection request",
+		[VERBS_GREET] = "no word from the peer that connected",
+	};
 	struct verbs_link *v = arg;
 	struct rcp_err e = {0};
 
@@ -72,13 +79,15 @@ static void on_timeout(void *arg)
 	case VERBS_ROUTE:
 	case VERBS_CONNECT:
 	case VERBS_GREET:
-		rcp_err_set(&e, RCP_E_CONNECT, ETIMEDOUT, NULL, v->name,
-			    v->state == VERBS_GREET ? "no word from the peer within %u ms"
-						    : "no connection within %u ms",
-			    v->deadline_ms);
-		rcp_err_fix(&e,
-			    "a firewall may drop RoCE (UDP port 4791) or iWARP (TCP), or the path "
-			    "MTUs differ");
+		rcp_err_set(&e, RCP_E_CONNECT, ETIMEDOUT, NULL, v->name, "%s within %u ms",
+			    waits[v->state], v->deadline_ms);
+		rcp_err_fix(&e, "%s",
+			    v->state == VERBS_ADDRESS || v->state == VERBS_ROUTE
+				    ? "check that the peer's RDMA address answers to `ping` from "
+				      "this one"
+				    : "a firewall may drop RoCE (UDP port 4791) or iWARP (TCP), or "
+				      "the path "
+				      "MTUs differ");
 		rcp_verbs_link_fail(v, &e);
 		break;
 	}

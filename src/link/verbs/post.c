@@ -33,16 +33,6 @@ void rcp_verbs_source_free(struct verbs_link *v)
 	free(v->source.slot_used);
 }
 
-static bool ring_sane(const struct rcp_ring_info *r)
-{
-	uint64_t bytes = (uint64_t)r->slots * r->slot_bytes;
-
-	return r->slots >= 1 && r->slots <= RCP_SLOTS_MAX &&
-	       r->chunk_bytes >= RCP_CHUNK_BYTES_MIN && r->chunk_bytes <= RCP_CHUNK_BYTES_MAX &&
-	       r->chunk_bytes % 4096 == 0 && r->slot_bytes == r->chunk_bytes + RCP_SLOT_HEAD &&
-	       r->addr <= UINT64_MAX - bytes;
-}
-
 int rcp_verbs_ring_set(struct rcp_link *link, const struct rcp_ring_info *ring, struct rcp_err *err)
 {
 	struct verbs_link *v = verbs_link_of(link);
@@ -52,11 +42,8 @@ int rcp_verbs_ring_set(struct rcp_link *link, const struct rcp_ring_info *ring, 
 	if (v->role != RCP_ROLE_SOURCE || s->ready || !v->was_up)
 		return rcp_err_set(err, RCP_E_CONNECT, EPROTO, NULL, v->name,
 				   "the peer's ring is not due now");
-	if (!ring_sane(ring))
-		return rcp_err_set(
-			err, RCP_E_CONNECT, EPROTO, NULL, v->name,
-			"the peer's ring makes no sense: %u slots of %u bytes for chunks of %u",
-			ring->slots, ring->slot_bytes, ring->chunk_bytes);
+	if (rcp_ring_check(ring, err) != 0)
+		return (int)err->code;
 	s->ring = *ring;
 	/* Credits never outnumber the receives posted for them: see layout.h. */
 	if (s->ring.slots > v->conn.depth.slots)

@@ -95,6 +95,8 @@ void rcp_verbs_io_close(struct verbs_io *io);
  */
 int rcp_verbs_err_ret(struct rcp_err *err, enum rcp_code code, int ret, const char *call,
 		      const char *object);
+/* errno after opening a device node failed: EACCES where that is the truth. */
+int rcp_verbs_open_errno(const char *node);
 int rcp_verbs_err_errno(struct rcp_err *err, enum rcp_code code, const char *call,
 			const char *object);
 void rcp_verbs_err_fix(struct rcp_err *err);

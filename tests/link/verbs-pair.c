@@ -1,0 +1,690 @@
+/*
+ * Both ends of a verbs link over real devices of one host, in two processes that talk over a
+ * socket pair as two rcp would over their control connection. Moves chunks, checks every byte,
+ * measures. For the lab in tests/vm (rxe, siw); 77 where there is no RDMA.
+ *
+ *   verbs-pair [--from=DEV] [--to=DEV] [--sink-initiates] [--oob] [--pair] [--chunks=N]
+ *              [--bytes=N] [--slots=N] [--sink-slots=N] [--varying] [--hold] [--no-check]
+ *              [--kill=source|sink] [--close-early] [--bad-proof] [--ipv6] [--list]
+ */
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "link/verbs/verbs.h"
+#include "wire/msg.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <uv.h>
+
+#define SKIP	    77
+#define ATTEMPT	    7
+#define GENERATION  0xabcd1234u
+#define DEADLINE_MS 3000
+#define WATCHDOG_MS 120000
+#define PORTS_MAX   16
+
+static struct options {
+	const char *from, *to, *kill;
+	bool sink_initiates, oob, pair, varying, hold, no_check, close_early, bad_proof, ipv6, list;
+	uint32_t chunks, bytes, slots, sink_slots;
+} opt = {.chunks = 200, .bytes = 1 << 20, .slots = 32};
+
+enum talk { TALK_CAPS = 1, TALK_OOB, TALK_RING, TALK_DONE };
+
+struct end {
+	bool source, initiator;
+	const char *name;
+	int fd; /* to the other process */
+	uv_loop_t loop;
+	uv_poll_t talk;
+	uv_timer_t watchdog;
+	struct rcp_rdma *rdma;
+	struct rcp_rdma_listener *listener;
+	struct rcp_link *link;
+	struct rcp_link_params params;
+	struct rcp_rdma_proof proof;
+	bool up, peer_imm, down, ring_known, talk_open;
+	struct rcp_ring_info ring;
+	struct rcp_err cause;
+	int status;
+
+	/* source */
+	struct slot_post {
+		struct rcp_post post;
+		struct slot_post *next;
+	} * posts, *idle;
+	uint8_t *bodies;
+	struct rcp_mem *mem;
+	uint32_t post_count, posted, sent, failed;
+	uint64_t start_ns, total_bytes;
+
+	/* sink */
+	uint32_t arrived;
+	bool *seen;
+	uint32_t *held, held_count;
+};
+
+static void die(const struct end *e, const char *what, const struct rcp_err *err)
+{
+	char line[4096] = "";
+
+	if (err)
+		rcp_err_format(err, line, sizeof(line));
+	fprintf(stderr, "%s: %s%s%s\n", e->name, what, line[0] ? ": " : "", line);
+	_exit(1);
+}
+
+/* ---- the socket pair ---- */
+
+static void say(struct end *e, enum talk what, const void *data, size_t len)
+{
+	uint8_t buf[65536];
+
+	buf[0] = (uint8_t)what;
+	if (len)
+		memcpy(buf + 1, data, len);
+	if (send(e->fd, buf, len + 1, MSG_NOSIGNAL) < 0 && !opt.kill)
+		die(e, "send failed", NULL);
+}
+
+/* ---- contents ---- */
+
+static uint32_t length_of(uint32_t sequence)
+{
+	static const uint32_t odd[] = {1, 63, 64, 65, 4095, 4096, 4097, 65537, 0, 12345};
+
+	if (!opt.varying)
+		return opt.bytes;
+	uint32_t n = odd[sequence % 10] + (sequence % 3) * (opt.bytes / 4);
+
+	return n <= opt.bytes ? n : opt.bytes;
+}
+
+static uint64_t word(uint32_t sequence, uint32_t at)
+{
+	return ((uint64_t)sequence << 32 | at) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static void fill(uint8_t *body, uint32_t sequence, uint32_t length)
+{
+	for (uint32_t i = 0; i < length; i += 8) {
+		uint64_t w = word(sequence, i);
+
+		memcpy(body + i, &w, length - i < 8 ? length - i : 8);
+	}
+}
+
+static bool same(const uint8_t *body, uint32_t sequence, uint32_t length)
+{
+	for (uint32_t i = 0; i < length; i += 8) {
+		uint64_t w = word(sequence, i);
+
+		if (memcmp(body + i, &w, length - i < 8 ? length - i : 8) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* ---- source ---- */
+
+static void post_more(struct end *e)
+{
+	while (e->idle && e->posted < opt.chunks) {
+		struct slot_post *p = e->idle;
+		uint32_t length = length_of(e->posted);
+
+		p->post.chunk = (struct rcp_chunk){.entry = 1,
+						   .offset = (uint64_t)e->posted * opt.bytes,
+						   .length = length,
+						   .sequence = e->posted};
+		if (!opt.no_check)
+			fill((uint8_t *)(uintptr_t)p->post.body, e->posted, length);
+		int ret = rcp_link_post(e->link, &p->post);
+
+		if (ret == RCP_AGAIN || (ret && (opt.kill || opt.close_early)))
+			return;
+		if (ret)
+			die(e, "post failed", NULL);
+		e->idle = p->next;
+		e->posted++;
+		e->total_bytes += length;
+		if (opt.kill && e->source == !strcmp(opt.kill, "source") &&
+		    e->posted == opt.chunks / 2 && e->source)
+			raise(SIGKILL);
+	}
+}
+
+static void source_start(struct end *e)
+{
+	struct rcp_err err = {0};
+
+	if (e->link->ops->ring_set(e->link, &e->ring, &err) != 0)
+		die(e, "ring_set", &err);
+	uint32_t n = e->post_count = 2 * e->link->caps.slots;
+	size_t bytes = (size_t)n * opt.bytes;
+
+	e->bodies = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	e->posts = calloc(n, sizeof(*e->posts));
+	if (e->bodies == MAP_FAILED || !e->posts)
+		die(e, "no memory", NULL);
+	if (e->link->ops->reg(e->link, e->bodies, bytes, false, &err, &e->mem) != 0)
+		die(e, "reg", &err);
+	for (uint32_t i = n; i-- > 0;) {
+		struct slot_post *p = &e->posts[i];
+
+		p->post.body = e->bodies + (size_t)i * opt.bytes;
+		p->post.mem = e->mem;
+		p->post.fd = -1;
+		p->post.owner = p;
+		p->next = e->idle;
+		e->idle = p;
+	}
+	e->start_ns = rcp_now_ns();
+	post_more(e);
+	if (opt.close_early)
+		rcp_link_close(e->link);
+}
+
+static void on_sent(void *arg, struct rcp_post *post, bool ok)
+{
+	struct end *e = arg;
+	struct slot_post *p = post->owner;
+
+	if (e->down)
+		die(e, "sent after down", NULL);
+	e->sent++;
+	if (!ok)
+		e->failed++;
+	p->next = e->idle;
+	e->idle = p;
+	if (ok)
+		post_more(e);
+}
+
+static void on_room(void *arg)
+{
+	post_more(arg);
+}
+
+/* ---- sink ---- */
+
+static void sink_done(struct end *e)
+{
+	say(e, TALK_DONE, NULL, 0);
+}
+
+static void on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
+		     uint32_t length)
+{
+	struct end *e = arg;
+	struct rcp_chunk c;
+
+	if (e->down)
+		die(e, "chunk after down", NULL);
+	if (!rcp_chunk_decode(header, &c) || c.length != length || c.sequence >= opt.chunks ||
+	    c.generation != GENERATION || length != length_of((uint32_t)c.sequence))
+		die(e, "bad header", NULL);
+	if (e->seen[c.sequence])
+		die(e, "a chunk came twice", NULL);
+	if (!opt.no_check && !same(payload, (uint32_t)c.sequence, length))
+		die(e, "bad bytes", NULL);
+	e->seen[c.sequence] = true;
+	e->arrived++;
+	if (opt.kill && !strcmp(opt.kill, "sink") && e->arrived == opt.chunks / 2)
+		raise(SIGKILL);
+	if (opt.hold && e->held_count < e->link->caps.slots / 2) {
+		e->held[e->held_count++] = slot;
+	} else {
+		rcp_link_release(e->link, slot);
+		/* an old one too, now and then: slots come back in any order */
+		if (e->held_count && e->arrived % 3 == 0)
+			rcp_link_release(e->link, e->held[--e->held_count]);
+	}
+	if (e->arrived == opt.chunks)
+		sink_done(e);
+}
+
+/* ---- both ---- */
+
+static void on_up(void *arg)
+{
+	struct end *e = arg;
+
+	e->up = true;
+	if (e->source) {
+		if (e->ring_known)
+			source_start(e);
+		return;
+	}
+	struct rcp_ring_info ring;
+
+	printf("%s: up: %s, %s\n", e->name, e->link->caps.fabric, e->link->caps.detail);
+	e->link->ops->ring_get(e->link, &ring);
+	e->held = calloc(ring.slots, sizeof(*e->held));
+	e->seen = calloc(opt.chunks, sizeof(*e->seen));
+	say(e, TALK_RING, &ring, sizeof(ring));
+}
+
+static void stop_talk(struct end *e)
+{
+	if (e->talk_open)
+		uv_close((uv_handle_t *)&e->talk, NULL);
+	e->talk_open = false;
+}
+
+static void stop_all(struct end *e)
+{
+	if (e->listener)
+		rcp_rdma_listener_close(e->listener, NULL, NULL);
+	e->listener = NULL;
+	stop_talk(e);
+	uv_close((uv_handle_t *)&e->watchdog, NULL);
+}
+
+static void on_down(void *arg, const struct rcp_err *cause)
+{
+	struct end *e = arg;
+
+	if (e->down)
+		die(e, "down twice", NULL);
+	e->down = true;
+	e->cause = *cause;
+	if (e->sent != e->posted)
+		die(e, "down before every sent", NULL);
+	if (e->source && e->mem)
+		e->link->ops->unreg(e->link, e->mem);
+	rcp_link_free(&e->link);
+	stop_all(e);
+}
+
+static const struct rcp_link_events events = {
+	.up = on_up, .sent = on_sent, .room = on_room, .chunk = on_chunk, .down = on_down};
+
+static void oob_start(struct end *e, const struct rcp_rdma_oob *peer)
+{
+	const struct rcp_rdma_port *port;
+	struct rcp_rdma_oob mine;
+	struct rcp_err err = {0};
+	unsigned n;
+
+	port = rcp_rdma_ports(e->rdma, &n);
+	if (rcp_rdma_oob_new(e->rdma, &e->loop, &e->params, 0, port->gids[0].type, e->peer_imm,
+			     &err, &e->link, &mine) != 0)
+		die(e, "oob_new", &err);
+	if (peer && rcp_rdma_oob_connect(e->link, peer, &err) != 0)
+		die(e, "oob_connect", &err);
+	say(e, TALK_OOB, &mine, sizeof(mine));
+}
+
+static bool addr_wanted(const struct sockaddr_storage *a)
+{
+	return opt.ipv6 ? a->ss_family == AF_INET6 : a->ss_family == AF_INET;
+}
+
+static void cm_start(struct end *e, const struct rcp_rdma_port *peer)
+{
+	const struct rcp_rdma_port *port;
+	struct rcp_rdma_connect how = {.proof = e->proof,
+				       .deadline_ms = DEADLINE_MS,
+				       .peer_imm = peer->imm,
+				       .peer_max_msg_bytes = peer->max_msg_bytes};
+	struct rcp_err err = {0};
+	unsigned n;
+
+	port = rcp_rdma_ports(e->rdma, &n);
+	for (unsigned i = 0; i < port->addr_count; i++) {
+		if (addr_wanted(&port->addrs[i]))
+			how.local = port->addrs[i];
+	}
+	for (unsigned i = 0; i < peer->addr_count; i++) {
+		if (addr_wanted(&peer->addrs[i]))
+			how.remote = peer->addrs[i];
+	}
+	if (how.remote.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&how.remote)->sin6_port = htons(peer->cm_port);
+	else
+		((struct sockaddr_in *)&how.remote)->sin_port = htons(peer->cm_port);
+	if (rcp_rdma_connect(e->rdma, &e->loop, &e->params, &how, &err, &e->link) != 0)
+		die(e, "connect", &err);
+}
+
+static void on_caps(struct end *e, const uint8_t *data, size_t len)
+{
+	struct rcp_rdma_port ports[PORTS_MAX];
+	struct rcp_err err = {0};
+	unsigned n;
+
+	if (rcp_rdma_ports_decode(rcp_span_of(data, len), &err, ports, PORTS_MAX, &n) != 0 || !n)
+		die(e, "caps", &err);
+	e->peer_imm = ports[0].imm;
+	if (!e->initiator)
+		return;
+	if (opt.oob)
+		oob_start(e, NULL);
+	else
+		cm_start(e, &ports[0]);
+}
+
+static void on_oob(struct end *e, const void *data)
+{
+	struct rcp_rdma_oob peer;
+	struct rcp_err err = {0};
+
+	memcpy(&peer, data, sizeof(peer));
+	if (!e->initiator)
+		oob_start(e, &peer);
+	else if (rcp_rdma_oob_connect(e->link, &peer, &err) != 0)
+		die(e, "oob_connect", &err);
+}
+
+static void report(struct end *e)
+{
+	double s = (double)(rcp_now_ns() - e->start_ns) / 1e9;
+
+	printf("%s: %u chunks, %.1f MB in %.2f s: %.1f MB/s, %s\n", e->name, e->posted,
+	       (double)e->total_bytes / 1e6, s, (double)e->total_bytes / 1e6 / s,
+	       e->link->caps.detail);
+}
+
+static void on_message(struct end *e, enum talk what, const uint8_t *data, size_t len)
+{
+	switch (what) {
+	case TALK_CAPS:
+		on_caps(e, data, len);
+		break;
+	case TALK_OOB:
+		on_oob(e, data);
+		break;
+	case TALK_RING:
+		memcpy(&e->ring, data, sizeof(e->ring));
+		e->ring_known = true;
+		if (e->up)
+			source_start(e);
+		break;
+	case TALK_DONE:
+		report(e);
+		rcp_link_close(e->link);
+		break;
+	}
+}
+
+static void on_talk(uv_poll_t *poll, int status, int what)
+{
+	struct end *e = poll->data;
+	uint8_t buf[65536];
+	ssize_t n = recv(e->fd, buf, sizeof(buf), MSG_DONTWAIT);
+
+	(void)status;
+	(void)what;
+	if (n > 0) {
+		on_message(e, buf[0], buf + 1, (size_t)n - 1);
+		return;
+	}
+	stop_talk(e);
+	/* The peer was refused, gave up, and no link will come; or, without rdma_cm, only this says
+	 * that it is dead. */
+	if (!e->link && !e->down)
+		stop_all(e);
+	else if (e->link && opt.oob)
+		rcp_link_close(e->link);
+}
+
+static void on_watchdog(uv_timer_t *timer)
+{
+	die(timer->data, "hangs", NULL);
+}
+
+static const struct rcp_link_params *on_expect(void *arg, uint16_t id, struct rcp_rdma_proof *proof,
+					       bool *peer_imm)
+{
+	struct end *e = arg;
+
+	if (id != ATTEMPT || e->link)
+		return NULL;
+	*proof = e->proof;
+	*peer_imm = e->peer_imm;
+	return &e->params;
+}
+
+static void on_accepted(void *arg, uint16_t id, struct rcp_link *link)
+{
+	struct end *e = arg;
+
+	(void)id;
+	e->link = link;
+}
+
+static void say_caps(struct end *e)
+{
+	struct rcp_wr w = {.max = 60000};
+	unsigned n;
+	const struct rcp_rdma_port *ports = rcp_rdma_ports(e->rdma, &n);
+
+	for (unsigned i = 0; i < n; i++)
+		rcp_rdma_port_encode(&w, &ports[i]);
+	say(e, TALK_CAPS, w.data, w.len);
+	rcp_wr_free(&w);
+}
+
+static void start(struct end *e)
+{
+	struct rcp_rdma_options o = {.device = e->source ? opt.from : opt.to,
+				     .gid_index = -1,
+				     .tos = -1,
+				     .sl = -1,
+				     .pkey = -1,
+				     .no_imm = opt.pair};
+	struct rcp_rdma_listen_ops ops = {.arg = e, .expect = on_expect, .accepted = on_accepted};
+	struct rcp_err err = {0};
+
+	if (rcp_rdma_open(&o, &err, &e->rdma) != 0)
+		die(e, "open", &err);
+	e->params = (struct rcp_link_params){
+		.role = e->source ? RCP_ROLE_SOURCE : RCP_ROLE_SINK,
+		.initiator = e->initiator,
+		.id = ATTEMPT,
+		.slots = !e->source && opt.sink_slots ? opt.sink_slots : opt.slots,
+		.chunk_bytes = opt.bytes,
+		.generation = e->source ? 0 : GENERATION,
+		.events = &events,
+		.arg = e,
+	};
+	memset(e->proof.session, 0x55, sizeof(e->proof.session));
+	memset(e->proof.mine, e->initiator ? 1 : 2, sizeof(e->proof.mine));
+	memset(e->proof.theirs, e->initiator ? 2 : 1, sizeof(e->proof.theirs));
+	if (opt.bad_proof && e->initiator)
+		e->proof.mine[31] ^= 1;
+	uv_loop_init(&e->loop);
+	uv_poll_init(&e->loop, &e->talk, e->fd);
+	uv_timer_init(&e->loop, &e->watchdog);
+	e->talk.data = e->watchdog.data = e;
+	uv_poll_start(&e->talk, UV_READABLE | UV_DISCONNECT, on_talk);
+	e->talk_open = true;
+	uv_timer_start(&e->watchdog, on_watchdog, WATCHDOG_MS, 0);
+	if (!e->initiator && !opt.oob &&
+	    rcp_rdma_listen(e->rdma, &e->loop, &ops, &err, &e->listener))
+		die(e, "listen", &err);
+	say_caps(e);
+}
+
+static int judge(const struct end *e)
+{
+	char line[4096];
+
+	rcp_err_format(&e->cause, line, sizeof(line));
+	printf("%s: down: %s\n", e->name, rcp_err_is(&e->cause) ? line : "as wanted");
+	if (opt.kill)
+		return e->cause.code != RCP_E_LINK && !opt.oob;
+	if (opt.bad_proof)
+		return e->initiator ? e->cause.code != RCP_E_CONNECT : e->down;
+	if (e->source)
+		return e->cause.code != RCP_OK || e->failed ||
+		       (e->posted != opt.chunks && !opt.close_early);
+	return e->cause.code != RCP_E_LINK || (e->arrived != opt.chunks && !opt.close_early);
+}
+
+static int run(bool source, int fd)
+{
+	struct end *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return 1;
+	e->source = source;
+	e->initiator = source != opt.sink_initiates;
+	e->name = source ? "source" : "sink";
+	e->fd = fd;
+	start(e);
+	uv_run(&e->loop, UV_RUN_DEFAULT);
+	int status = judge(e);
+
+	if (uv_loop_close(&e->loop) != 0)
+		die(e, "handles are left", NULL);
+	rcp_rdma_close(&e->rdma);
+	if (e->bodies)
+		munmap(e->bodies, (size_t)e->post_count * opt.bytes);
+	free(e->posts);
+	free(e->held);
+	free(e->seen);
+	free(e);
+	close(fd);
+	fflush(stdout);
+	return status;
+}
+
+static void list(const struct rcp_rdma *rdma)
+{
+	unsigned n;
+	const struct rcp_rdma_port *p = rcp_rdma_ports(rdma, &n);
+
+	for (; n--; p++)
+		printf("%u %s/%u layer %d transport %d mtu %u rate %u Mb/s lid %u max message %u "
+		       "imm %d numa %u netdev %s gids %u (first type %d index %u) addrs %u\n",
+		       p->index, p->device, p->number, (int)p->layer, (int)p->transport, p->mtu,
+		       p->rate_mbps, p->lid, p->max_msg_bytes, p->imm, p->numa, p->netdev,
+		       p->gid_count, (int)p->gids[0].type, p->gids[0].index, p->addr_count);
+	printf("remarks: %s\n", rcp_rdma_remarks(rdma));
+}
+
+/* Two devices, unless they are named: the first for the source, the last for the sink. */
+static int choose(void)
+{
+	static char from[64], to[64];
+	struct rcp_rdma_options o = {.gid_index = -1, .tos = -1, .sl = -1, .pkey = -1};
+	struct rcp_err err = {0};
+	struct rcp_rdma *rdma;
+	char line[4096];
+	unsigned n;
+
+	if (rcp_rdma_open(&o, &err, &rdma) != 0) {
+		printf("SKIP: %s\n", rcp_err_format(&err, line, sizeof(line)));
+		return SKIP;
+	}
+	const struct rcp_rdma_port *p = rcp_rdma_ports(rdma, &n);
+
+	snprintf(from, sizeof(from), "%s", p[0].device);
+	snprintf(to, sizeof(to), "%s", p[n - 1].device);
+	if (opt.list)
+		list(rdma);
+	rcp_rdma_close(&rdma);
+	opt.from = opt.from ? opt.from : from;
+	opt.to = opt.to ? opt.to : to;
+	return 0;
+}
+
+static const struct knob {
+	const char *name;
+	bool *flag;
+	const char **text;
+	uint32_t *number;
+} knobs[] = {
+	{"from", .text = &opt.from},
+	{"to", .text = &opt.to},
+	{"kill", .text = &opt.kill},
+	{"chunks", .number = &opt.chunks},
+	{"bytes", .number = &opt.bytes},
+	{"slots", .number = &opt.slots},
+	{"sink-slots", .number = &opt.sink_slots},
+	{"sink-initiates", .flag = &opt.sink_initiates},
+	{"oob", .flag = &opt.oob},
+	{"pair", .flag = &opt.pair},
+	{"varying", .flag = &opt.varying},
+	{"hold", .flag = &opt.hold},
+	{"no-check", .flag = &opt.no_check},
+	{"close-early", .flag = &opt.close_early},
+	{"bad-proof", .flag = &opt.bad_proof},
+	{"ipv6", .flag = &opt.ipv6},
+	{"list", .flag = &opt.list},
+};
+#define KNOBS (sizeof(knobs) / sizeof(knobs[0]))
+
+static void parse(int argc, char **argv)
+{
+	struct option longs[KNOBS + 1] = {0};
+	int at, c;
+
+	for (size_t i = 0; i < KNOBS; i++)
+		longs[i] =
+			(struct option){.name = knobs[i].name, .has_arg = !knobs[i].flag, .val = 1};
+	while ((c = getopt_long(argc, argv, "", longs, &at)) == 1) {
+		const struct knob *k = &knobs[at];
+
+		if (k->flag)
+			*k->flag = true;
+		else if (k->text)
+			*k->text = optarg;
+		else
+			*k->number = (uint32_t)strtoul(optarg, NULL, 0);
+	}
+	if (c != -1 || optind != argc) {
+		fprintf(stderr, "verbs-pair: its options are at the top of its source\n");
+		exit(2);
+	}
+}
+
+/* The killed end can't judge; in every other case both must be content. */
+static int outcome(int mine, int child_status, bool child_source)
+{
+	bool child_killed = WIFSIGNALED(child_status) && WTERMSIG(child_status) == SIGKILL;
+
+	if (opt.kill && child_source == !strcmp(opt.kill, "source"))
+		return mine || !child_killed;
+	return mine || !WIFEXITED(child_status) || WEXITSTATUS(child_status);
+}
+
+int main(int argc, char **argv)
+{
+	int fds[2], status;
+
+	parse(argc, argv);
+	int ret = choose();
+
+	if (ret)
+		return ret;
+	/* The killed end is the child, so that somebody is left to judge. */
+	bool child_source = opt.kill && !strcmp(opt.kill, "source");
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+		return 1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		close(fds[0]);
+		exit(run(child_source, fds[1]));
+	}
+	close(fds[1]);
+	ret = run(!child_source, fds[0]);
+	if (waitpid(pid, &status, 0) != pid)
+		return 1;
+	ret = outcome(ret, status, child_source);
+	printf("verbs-pair: %s\n", ret ? "FAILED" : "ok");
+	return ret;
+}
