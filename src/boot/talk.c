@@ -220,11 +220,10 @@ const char *talk_fallback(struct rcp_run *run)
 	char text[1024];
 	const char *where;
 	size_t at = 0;
-	bool rdma = run->transport && !strcmp(run->transport, "rdma");
-	bool remote = run->where.host != NULL || !run->initiator;
+	const char *t = run->transport;
 
 	run->fallback_text[0] = 0;
-	if (rdma || !run->transport || !remote)
+	if (!t || !strcmp(t, "rdma") || !strcmp(t, "local"))
 		return NULL;
 	if (wants_rdma(run)) {
 		const struct rcp_err *e = fallback_cause(run, &where);
