@@ -223,7 +223,7 @@ const char *talk_fallback(struct rcp_run *run)
 	bool rdma = run->transport && !strcmp(run->transport, "rdma");
 
 	run->fallback_text[0] = 0;
-	if (rdma || !run->transport)
+	if (rdma || !run->transport || run->local)
 		return NULL;
 	if (wants_rdma(run)) {
 		const struct rcp_err *e = fallback_cause(run, &where);
