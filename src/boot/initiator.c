@@ -179,6 +179,7 @@ static void pipe_banner(void *arg, const char *bytes, size_t len)
 {
 	struct rcp_run *run = arg;
 
+	run->banner = true;
 	if (run->watch.remote_output)
 		run->watch.remote_output(run->watch.arg, bytes, len);
 }
@@ -187,6 +188,7 @@ static void pipe_ready(void *arg)
 {
 	struct rcp_run *run = arg;
 
+	run->answered = true;
 	if (run->ssh)
 		rcp_ssh_answered(run->ssh);
 	rcp_ctl_expect(run->pipe, ANSWER_MS, "greeting");
@@ -292,19 +294,33 @@ static void ssh_output(void *arg, const char *bytes, size_t len)
 		run->watch.remote_output(run->watch.arg, bytes, len);
 }
 
+/*
+ * The peer's own ABORT, a verdict, or a protocol error were there first and stand. But a pipe that closed
+ * is explained by how ssh ended; so is a login that printed words and then found no rcp.
+ */
+static bool ssh_knows_better(const struct rcp_run *run, int status)
+{
+	const struct rcp_err *lost = &run->lost;
+
+	if (!rcp_err_is(lost) || lost->code == RCP_E_LINK)
+		return true;
+	if (run->answered || lost->sys_errno == ETIMEDOUT)
+		return false;
+	return !run->banner || status == 126 || status == 127;
+}
+
 static void ssh_exited(void *arg, const struct rcp_err *cause)
 {
 	struct rcp_run *run = arg;
 
+	bool better = ssh_knows_better(run, rcp_ssh_status(run->ssh));
+
 	rcp_ssh_free(&run->ssh);
-	if (run->ending)
+	if (run->ending || !better)
 		return;
-	/* The peer's own ABORT, a verdict, or a protocol error were there first and stand. */
-	if (!rcp_err_is(&run->lost) || run->lost.code == RCP_E_LINK) {
-		run->lost = *cause;
-		if (!run->lost_ns)
-			run->lost_ns = rcp_now_ns();
-	}
+	run->lost = *cause;
+	if (!run->lost_ns)
+		run->lost_ns = rcp_now_ns();
 }
 
 static const struct rcp_ssh_ops ssh_ops = {.output = ssh_output, .exited = ssh_exited};

@@ -12,6 +12,7 @@
 
 #define TICK_MS 20
 #define END_MS 8000 /* for everything to close in good order */
+#define LOST_MS 2000 /* for ssh to end after its pipe */
 
 uint64_t run_now(void *arg)
 {
@@ -144,10 +145,12 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 {
 	struct rcp_err err = run->lost;
 
-	/* ssh's own last words name the cause better than a closed pipe does. */
-	if (!rcp_err_is(&err) ||
-	    (run->ssh && err.code == RCP_E_LINK && now - run->lost_ns < RCP_SEC))
+	/* ssh's own last words may name the cause better than a closed pipe does. */
+	if (!rcp_err_is(&err) || (run->ssh && now - run->lost_ns < LOST_MS * RCP_MS &&
+				  (err.code == RCP_E_LINK || !run->pipe)))
 		return;
+	if (err.code == RCP_E_LINK && !run->transport)
+		err.code = RCP_E_CONNECT; /* there was no link yet to lose */
 	run_stats(run);
 	if (run->stats.verdict_known) {
 		struct rcp_err none = {0};

@@ -115,6 +115,7 @@ struct rcp_run {
 	union rcp_sa peer_addr; /* where TCP got through */
 	struct rcp_listen *listen;
 	bool names_over, ready_said;
+	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
 	struct rcp_err lost;	/* the peer is gone; ssh may still say why */
 	uint64_t lost_ns;

@@ -36,6 +36,7 @@ struct rcp_ssh {
 	char last[512];	  /* line of standard error that was not empty */
 	char line[512];	  /* the one under way */
 	size_t line_len;
+	int status; /* of its exit; -1 */
 	struct rcp_err cause;
 };
 
@@ -113,6 +114,7 @@ static void explain(struct rcp_ssh *ssh, int status)
 	enum rcp_code code = ssh->answered ? RCP_E_LINK : RCP_E_CONNECT;
 
 	end_line(ssh);
+	ssh->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	if (WIFEXITED(status))
 		explain_status(ssh, code, WEXITSTATUS(status));
 	else
@@ -247,6 +249,11 @@ void rcp_ssh_close(struct rcp_ssh *ssh, unsigned grace_ms)
 		return;
 	ssh->kill_at = at;
 	uv_timer_start(&ssh->timer, on_timer, grace_ms, 0);
+}
+
+int rcp_ssh_status(const struct rcp_ssh *ssh)
+{
+	return ssh->status;
 }
 
 void rcp_ssh_answered(struct rcp_ssh *ssh)
@@ -458,6 +465,7 @@ int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 		return (int)err->code;
 	}
 	ssh->ops = ops;
+	ssh->status = -1;
 	ssh->arg = arg;
 	ssh->loop = loop;
 	ssh->errfd = p.ours[2];

@@ -74,9 +74,10 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 	return rcp_walk_visit(w, AT_FDCWD, w->open, !w->opt.archive || had_slash, item, err);
 }
 
+/* A backslash, too: who quotes \\* for a pattern quotes the rest of the name alike. */
 static bool is_pattern(const char *path)
 {
-	return strpbrk(path, "*?[") != NULL;
+	return strpbrk(path, "*?[\\") != NULL;
 }
 
 /* The names a pattern stands for; they are arguments then. */

@@ -85,7 +85,7 @@ is_gone() { ! kill -0 "$1" 2>/dev/null || [[ $(</proc/"$1"/stat) =~ ')'\ Z ]] 2>
 reap() {
 	rc=999
 	await "$1" is_gone "$2" || { kill -9 "$2"; wait "$2" 2>/dev/null; return 1; }
-	wait "$2"
+	wait "$2" 2>/dev/null
 	rc=$?
 }
 
@@ -180,6 +180,7 @@ start_sshd() {
 		: >"$dir/sshd.log"
 		${in_netns:-} "$sshd" -D -f "$dir/sshd_config" -E "$dir/sshd.log" </dev/null &
 		sshd_pid=$!
+		disown "$sshd_pid" # bash would tell of its end
 		pids+=("$sshd_pid")
 		await 10 sshd_answers || bail "sshd does not start: $(tail -n 3 "$dir/sshd.log")"
 		is_gone "$sshd_pid" || break
@@ -280,6 +281,8 @@ err_has() {
 }
 err_lacks() { ! grep -qF -- "$1" "$dir/err" || fail "standard error has: $1"; }
 err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || fail "standard error has $(wc -l <"$dir/err") lines, not $1"; }
+# of rcp's own; ssh may have said something, too
+own_lines() { [ "$(grep -c '^rcp' "$dir/err")" = "$1" ] || fail "standard error has $(grep -c '^rcp' "$dir/err") lines of rcp, not $1"; }
 out_empty() { [ ! -s "$dir/out" ] || fail 'standard output is not empty'; }
 is() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
 sum_is() { is "summary $1" "$(summary "$1")" "$2"; }
