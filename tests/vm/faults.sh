@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib-guest.sh"
 RCP=$1 fabric=$2
 file=/run/tmp/f
-head -c 96M /dev/urandom >$file
+head -c 48M /dev/urandom >$file
 sum=$(md5sum <$file)
 printf 'Host hostb\n ControlMaster auto\n ControlPath /run/tmp/mux\n ControlPersist 600\n' >>/root/.ssh/config
 remote=(--rcp-path="$RCP" -S ssh --transport=rdma)
@@ -52,7 +52,7 @@ ended() {
 server_gone() {
 	local i
 	for ((i = 0; i < 150; i++)); do
-		ssh hostb 'pgrep -f "rcp --server" >/dev/null' || return 0
+		ssh hostb 'pgrep -f "[r]cp --server" >/dev/null' || return 0
 		sleep 0.1
 	done
 	echo "the server still runs" >>"$said"
@@ -88,7 +88,7 @@ fault() {
 	rerun "$way"
 	ok "$name, $way: a rerun finishes" $? $said
 }
-kill_server() { ssh hostb 'pkill -9 -f "rcp --server"'; }
+kill_server() { ssh hostb 'pkill -9 -f "[r]cp --server"'; }
 kill_self() { kill -9 "$copier"; }
 
 fault "kill -9 of the server" up 6 kill_server
