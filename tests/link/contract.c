@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 const struct pair_kind *const pairs[] = {
-	&pair_loop, &pair_stream1, &pair_stream4, &pair_pipe, NULL,
+	&pair_loop, &pair_stream1, &pair_stream4, &pair_stream_torn, &pair_pipe, NULL,
 };
 
 /* Post [posted, until) as room allows, and see them all at the sink. */
@@ -335,6 +335,28 @@ static void source_loses_peer(void **state)
 	end(t);
 }
 
+/* The connection was ended by the peer and the source does not know: what it sends meets a reset,
+ * in the middle of a file too. The signal that goes with that must not end the process. */
+static void source_sends_to_nobody(void **state)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct test *t = begin_half(state, RCP_ROLE_SOURCE);
+
+		if (t->pair.source->caps.sendfile)
+			use_file(t);
+		t->pair.kind->peer_dies(&t->pair);
+		/* Lengths 0, 1, ..., CHUNK, so that it happens in every call. */
+		int rc = call_post(t, &t->items[0]);
+
+		for (unsigned k = 1; k < 4 + i && rc == 0; k++)
+			rc = call_post(t, &t->items[k]);
+		UNTIL(t, t->source.downs);
+		assert_lost(&t->source);
+		assert_sent_once(t);
+		end(t);
+	}
+}
+
 static void sink_loses_peer(void **state)
 {
 	struct test *t = begin_half(state, RCP_ROLE_SINK);
@@ -548,7 +570,7 @@ static void chunk_before_ring(void **state)
 	struct test *t = begin_half_unknown(state, RCP_ROLE_SINK);
 
 	t->raw = true;
-	if (!t->pair.kind->evil(&t->pair, EVIL_LENGTH))
+	if (!t->pair.kind->evil(&t->pair, EVIL_EARLY))
 		fail_msg("every kind of peer can send a chunk");
 	UNTIL(t, t->sink.downs);
 	assert_breach(&t->sink);
@@ -589,6 +611,7 @@ static void silent_source(void **state)
 	T(truncated_file_keeps_the_link)                                                           \
 	T(file_without_sendfile)                                                                   \
 	T(source_loses_peer)                                                                       \
+	T(source_sends_to_nobody)                                                                  \
 	T(sink_loses_peer)                                                                         \
 	T(peer_takes_nothing)                                                                      \
 	T(chunks_in_pieces)                                                                        \
