@@ -52,7 +52,7 @@ static void look_done(struct rcp_job *job)
 	if (run->rdma && rcp_rdma_remarks(run->rdma)[0])
 		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_rdma_remarks(run->rdma));
 	if (!run->rdma)
-		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_err_reason(&run->rdma_err));
+		rcp_log(&run->log, RCP_LOG_DEBUG, "rdma: %s", rcp_err_reason(&run->rdma_err));
 }
 
 void talk_rdma_look(struct rcp_run *run)
@@ -220,10 +220,10 @@ const char *talk_fallback(struct rcp_run *run)
 	char text[1024];
 	const char *where;
 	size_t at = 0;
-	bool rdma = run->transport && !strcmp(run->transport, "rdma");
+	const char *t = run->transport;
 
 	run->fallback_text[0] = 0;
-	if (rdma || !run->transport || run->local)
+	if (!t || !strcmp(t, "rdma") || !strcmp(t, "local"))
 		return NULL;
 	if (wants_rdma(run)) {
 		const struct rcp_err *e = fallback_cause(run, &where);
@@ -411,10 +411,7 @@ static void tell_transport(struct rcp_run *run, const struct rcp_link *link)
 	run->transport = link->caps.transport;
 	run->fabric = link->caps.fabric;
 	info.fallback_reason = talk_fallback(run);
-	rcp_log(&run->log, RCP_LOG_INFO, "transport %s%s%s: %s", info.transport, info.fabric ? " over " : "",
-		info.fabric ? info.fabric : "", info.detail);
-	if (info.fallback_reason)
-		rcp_log(&run->log, RCP_LOG_INFO, "%s", info.fallback_reason);
+	rcp_log(&run->log, RCP_LOG_DEBUG, "link %u: %s", run->used->id, info.detail);
 	if (run->watch.transport && run->initiator)
 		run->watch.transport(run->watch.arg, &info);
 }

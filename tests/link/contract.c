@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -445,6 +446,102 @@ static void evil_sink(void **state)
 	}
 }
 
+static void chunks_in_pieces(void **state)
+{
+	const struct pair_kind *kind = *state;
+	static const uint32_t most[] = {1, 7, 71, 72, 73, 4096};
+
+	if (!kind->peer_dribbles) {
+		print_message("SKIPPED %s: nothing comes in pieces\n", kind->name);
+		skip();
+	}
+	for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+		struct test *t = begin_half(state, RCP_ROLE_SINK);
+		uint32_t length = most[i] < 70 ? 300 : 9000;
+
+		t->raw = t->hold = true;
+		kind->peer_dribbles(&t->pair, GENERATION, t->arena, length, most[i]);
+		UNTIL(t, t->arrived == 2);
+		assert_int_equal(t->held_count, 2);
+		assert_memory_equal(t->payload, t->arena, length);
+		call_close(t, t->pair.sink);
+		UNTIL(t, t->sink.downs);
+		end(t);
+	}
+}
+
+static void credits_in_pieces(void **state)
+{
+	const struct pair_kind *kind = *state;
+
+	if (!kind->peer_credit) {
+		print_message("SKIPPED %s: nothing comes in pieces\n", kind->name);
+		skip();
+	}
+	struct test *t = begin_half(state, RCP_ROLE_SOURCE);
+
+	for (unsigned i = 0; i < ITEMS; i++)
+		t->items[i].post.chunk.length = 0;
+	for (unsigned i = 0; i < MANY_SLOTS; i++)
+		assert_int_equal(call_post(t, &t->items[i]), 0);
+	UNTIL(t, t->sent == MANY_SLOTS);
+	for (unsigned i = 0; i < ITEMS - MANY_SLOTS - 1; i++) {
+		unsigned rooms = t->source.rooms;
+
+		assert_int_equal(call_post(t, &t->items[t->posted]), RCP_AGAIN);
+		kind->peer_credit(&t->pair, 5 * i, GENERATION);
+		UNTIL(t, t->source.rooms > rooms);
+		assert_int_equal(call_post(t, &t->items[t->posted]), 0);
+		assert_int_equal(t->items[t->posted - 1].post.slot, 5 * i);
+	}
+	t->pair.kind->peer_dies(&t->pair);
+	UNTIL(t, t->source.downs);
+	assert_sent_once(t);
+	end(t);
+}
+
+/* The peer fills every slot and does not read its credits; none is lost, none comes twice. */
+static void credits_pile_up(void **state)
+{
+	const struct pair_kind *kind = *state;
+
+	if (!kind->peer_reads) {
+		print_message("SKIPPED %s: its credits can't pile up\n", kind->name);
+		skip();
+	}
+	struct test *t = begin_many(state);
+	uint32_t slots = t->pair.sink->caps.slots, have = slots, sent = 0;
+	static uint32_t mine[4096]; /* slots that the peer may fill */
+	static bool is_mine[4096];
+
+	t->raw = true;
+	for (uint32_t i = 0; i < slots; i++)
+		mine[i] = i;
+	for (unsigned round = 0; round < 12; round++) {
+		for (; have; have--, sent++) {
+			is_mine[mine[have - 1]] = false;
+			kind->peer_chunk(&t->pair, mine[have - 1], GENERATION, t->arena, 0);
+		}
+		UNTIL(t, t->arrived == sent);
+		uint32_t wanted = round == 11 ? slots : 1 + rnd(t, slots);
+
+		while (have < wanted) {
+			uint32_t n = kind->peer_reads(&t->pair, mine + have, wanted - have);
+
+			for (; n; n--, have++) {
+				assert_in_range(mine[have], 0, slots - 1);
+				assert_false(is_mine[mine[have]]);
+				is_mine[mine[have]] = true;
+			}
+			turns(t, 1);
+		}
+	}
+	assert_int_equal(kind->peer_reads(&t->pair, mine, 1), 0);
+	call_close(t, t->pair.sink);
+	UNTIL(t, t->sink.downs);
+	end(t);
+}
+
 /* No credit was granted yet, so the peer has none. */
 static void chunk_before_ring(void **state)
 {
@@ -494,12 +591,16 @@ static void silent_source(void **state)
 	T(source_loses_peer)                                                                       \
 	T(sink_loses_peer)                                                                         \
 	T(peer_takes_nothing)                                                                      \
+	T(chunks_in_pieces)                                                                        \
+	T(credits_in_pieces)                                                                       \
+	T(credits_pile_up)                                                                         \
 	T(chunk_before_ring)                                                                       \
 	T(evil_source)                                                                             \
 	T(evil_sink)                                                                               \
 	T(silent_source)
 
-int main(void)
+/* contract [KIND [TEST]]: patterns. */
+int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
@@ -512,9 +613,13 @@ int main(void)
 	enum { N = sizeof(list) / sizeof(list[0]) };
 	int failed = 0;
 
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
 	for (const struct pair_kind *const *k = pairs; *k; k++) {
 		struct CMUnitTest tests[N] = {0};
 
+		if (argc > 1 && fnmatch(argv[1], (*k)->name, 0))
+			continue;
 		for (size_t i = 0; i < N; i++) {
 			tests[i].name = list[i].name;
 			tests[i].test_func = list[i].run;

@@ -337,7 +337,8 @@ struct test *begin_up(void **state)
 	return t;
 }
 
-struct test *begin_half_unknown(void **state, enum rcp_role role)
+static struct test *begin_half_of(void **state, enum rcp_role role, uint32_t slots,
+				  uint32_t chunk_bytes)
 {
 	const struct pair_kind *kind = kind_of(state);
 
@@ -348,8 +349,23 @@ struct test *begin_half_unknown(void **state, enum rcp_role role)
 	struct test *t = begin(state);
 	struct rcp_err err = {0};
 
+	t->pair.sink_params.slots = slots;
+	t->pair.sink_params.chunk_bytes = chunk_bytes;
 	assert_int_equal(kind->make_half(&t->pair, role, &err), 0);
 	UNTIL(t, t->source.ups || t->sink.ups);
+	return t;
+}
+
+struct test *begin_half_unknown(void **state, enum rcp_role role)
+{
+	return begin_half_of(state, role, SLOTS, CHUNK);
+}
+
+struct test *begin_many(void **state)
+{
+	struct test *t = begin_half_of(state, RCP_ROLE_SINK, 4096, 4096);
+
+	exchange_rings(t);
 	return t;
 }
 

@@ -82,6 +82,7 @@ struct test *begin(void **state);
 struct test *begin_up(void **state);
 struct test *begin_half(void **state, enum rcp_role role);
 struct test *begin_half_unknown(void **state, enum rcp_role role); /* ring not exchanged */
+struct test *begin_many(void **state); /* the sink alone, 4096 slots of 4096 bytes */
 void exchange_rings(struct test *t);
 
 /* Posts carry a file and no body from now on. */

@@ -6,19 +6,23 @@
  *   verbs-pair [--from=DEV] [--to=DEV] [--sink-initiates] [--oob] [--pair] [--chunks=N]
  *              [--bytes=N] [--slots=N] [--sink-slots=N] [--varying] [--hold] [--no-check]
  *              [--kill=source|sink] [--close-early] [--bad-proof] [--ipv6] [--list]
+ *              [--mapped] [--serve=PORT | --peer=IPV4:PORT]
+ *
+ * On two hosts: the sink with --serve, the source with --peer, and otherwise the same options.
  */
-#include "base/bytes.h"
 #include "base/clock.h"
-#include "link/verbs/verbs.h"
+#include "verbs-end.h"
 #include "wire/msg.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,53 +31,13 @@
 
 #define SKIP	    77
 #define ATTEMPT	    7
-#define GENERATION  0xabcd1234u
 #define DEADLINE_MS 3000
 #define WATCHDOG_MS 120000
 #define PORTS_MAX   16
 
-static struct options {
-	const char *from, *to, *kill;
-	bool sink_initiates, oob, pair, varying, hold, no_check, close_early, bad_proof, ipv6, list;
-	uint32_t chunks, bytes, slots, sink_slots;
-} opt = {.chunks = 200, .bytes = 1 << 20, .slots = 32};
+struct pair_options opt = {.chunks = 200, .bytes = 1 << 20, .slots = 32};
 
-enum talk { TALK_CAPS = 1, TALK_OOB, TALK_RING, TALK_DONE };
-
-struct end {
-	bool source, initiator;
-	const char *name;
-	int fd; /* to the other process */
-	uv_loop_t loop;
-	uv_poll_t talk;
-	uv_timer_t watchdog;
-	struct rcp_rdma *rdma;
-	struct rcp_rdma_listener *listener;
-	struct rcp_link *link;
-	struct rcp_link_params params;
-	struct rcp_rdma_proof proof;
-	bool up, peer_imm, down, ring_known, talk_open;
-	struct rcp_ring_info ring;
-	struct rcp_err cause;
-	int status;
-
-	/* source */
-	struct slot_post {
-		struct rcp_post post;
-		struct slot_post *next;
-	} * posts, *idle;
-	uint8_t *bodies;
-	struct rcp_mem *mem;
-	uint32_t post_count, posted, sent, failed;
-	uint64_t start_ns, total_bytes;
-
-	/* sink */
-	uint32_t arrived;
-	bool *seen;
-	uint32_t *held, held_count;
-};
-
-static void die(const struct end *e, const char *what, const struct rcp_err *err)
+void end_die(const struct end *e, const char *what, const struct rcp_err *err)
 {
 	char line[4096] = "";
 
@@ -85,172 +49,31 @@ static void die(const struct end *e, const char *what, const struct rcp_err *err
 
 /* ---- the socket pair ---- */
 
-static void say(struct end *e, enum talk what, const void *data, size_t len)
+void end_say(struct end *e, enum talk what, const void *data, size_t len)
 {
 	uint8_t buf[65536];
 
-	buf[0] = (uint8_t)what;
+	rcp_put_u32(buf, (uint32_t)len);
+	buf[4] = (uint8_t)what;
 	if (len)
-		memcpy(buf + 1, data, len);
-	if (send(e->fd, buf, len + 1, MSG_NOSIGNAL) < 0 && !opt.kill)
-		die(e, "send failed", NULL);
+		memcpy(buf + 5, data, len);
+	if (send(e->fd, buf, len + 5, MSG_NOSIGNAL) < 0 && !opt.kill)
+		end_die(e, "send failed", NULL);
 }
 
-/* ---- contents ---- */
-
-static uint32_t length_of(uint32_t sequence)
+/* Blocks for the rest of a message that has begun. Its length, or -1. */
+static ssize_t hear(const struct end *e, enum talk *what, uint8_t *buf, size_t size)
 {
-	static const uint32_t odd[] = {1, 63, 64, 65, 4095, 4096, 4097, 65537, 0, 12345};
+	uint8_t head[5];
 
-	if (!opt.varying)
-		return opt.bytes;
-	uint32_t n = odd[sequence % 10] + (sequence % 3) * (opt.bytes / 4);
+	if (recv(e->fd, head, sizeof(head), MSG_WAITALL) != sizeof(head))
+		return -1;
+	size_t len = rcp_get_u32(head);
 
-	return n <= opt.bytes ? n : opt.bytes;
-}
-
-static uint64_t word(uint32_t sequence, uint32_t at)
-{
-	return ((uint64_t)sequence << 32 | at) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-static void fill(uint8_t *body, uint32_t sequence, uint32_t length)
-{
-	for (uint32_t i = 0; i < length; i += 8) {
-		uint64_t w = word(sequence, i);
-
-		memcpy(body + i, &w, length - i < 8 ? length - i : 8);
-	}
-}
-
-static bool same(const uint8_t *body, uint32_t sequence, uint32_t length)
-{
-	for (uint32_t i = 0; i < length; i += 8) {
-		uint64_t w = word(sequence, i);
-
-		if (memcmp(body + i, &w, length - i < 8 ? length - i : 8) != 0)
-			return false;
-	}
-	return true;
-}
-
-/* ---- source ---- */
-
-static void post_more(struct end *e)
-{
-	while (e->idle && e->posted < opt.chunks) {
-		struct slot_post *p = e->idle;
-		uint32_t length = length_of(e->posted);
-
-		p->post.chunk = (struct rcp_chunk){.entry = 1,
-						   .offset = (uint64_t)e->posted * opt.bytes,
-						   .length = length,
-						   .sequence = e->posted};
-		if (!opt.no_check)
-			fill((uint8_t *)(uintptr_t)p->post.body, e->posted, length);
-		int ret = rcp_link_post(e->link, &p->post);
-
-		if (ret == RCP_AGAIN || (ret && (opt.kill || opt.close_early)))
-			return;
-		if (ret)
-			die(e, "post failed", NULL);
-		e->idle = p->next;
-		e->posted++;
-		e->total_bytes += length;
-		if (opt.kill && e->source == !strcmp(opt.kill, "source") &&
-		    e->posted == opt.chunks / 2 && e->source)
-			raise(SIGKILL);
-	}
-}
-
-static void source_start(struct end *e)
-{
-	struct rcp_err err = {0};
-
-	if (e->link->ops->ring_set(e->link, &e->ring, &err) != 0)
-		die(e, "ring_set", &err);
-	uint32_t n = e->post_count = 2 * e->link->caps.slots;
-	size_t bytes = (size_t)n * opt.bytes;
-
-	e->bodies = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	e->posts = calloc(n, sizeof(*e->posts));
-	if (e->bodies == MAP_FAILED || !e->posts)
-		die(e, "no memory", NULL);
-	if (e->link->ops->reg(e->link, e->bodies, bytes, false, &err, &e->mem) != 0)
-		die(e, "reg", &err);
-	for (uint32_t i = n; i-- > 0;) {
-		struct slot_post *p = &e->posts[i];
-
-		p->post.body = e->bodies + (size_t)i * opt.bytes;
-		p->post.mem = e->mem;
-		p->post.fd = -1;
-		p->post.owner = p;
-		p->next = e->idle;
-		e->idle = p;
-	}
-	e->start_ns = rcp_now_ns();
-	post_more(e);
-	if (opt.close_early)
-		rcp_link_close(e->link);
-}
-
-static void on_sent(void *arg, struct rcp_post *post, bool ok)
-{
-	struct end *e = arg;
-	struct slot_post *p = post->owner;
-
-	if (e->down)
-		die(e, "sent after down", NULL);
-	e->sent++;
-	if (!ok)
-		e->failed++;
-	p->next = e->idle;
-	e->idle = p;
-	if (ok)
-		post_more(e);
-}
-
-static void on_room(void *arg)
-{
-	post_more(arg);
-}
-
-/* ---- sink ---- */
-
-static void sink_done(struct end *e)
-{
-	say(e, TALK_DONE, NULL, 0);
-}
-
-static void on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
-		     uint32_t length)
-{
-	struct end *e = arg;
-	struct rcp_chunk c;
-
-	if (e->down)
-		die(e, "chunk after down", NULL);
-	if (!rcp_chunk_decode(header, &c) || c.length != length || c.sequence >= opt.chunks ||
-	    c.generation != GENERATION || length != length_of((uint32_t)c.sequence))
-		die(e, "bad header", NULL);
-	if (e->seen[c.sequence])
-		die(e, "a chunk came twice", NULL);
-	if (!opt.no_check && !same(payload, (uint32_t)c.sequence, length))
-		die(e, "bad bytes", NULL);
-	e->seen[c.sequence] = true;
-	e->arrived++;
-	if (opt.kill && !strcmp(opt.kill, "sink") && e->arrived == opt.chunks / 2)
-		raise(SIGKILL);
-	if (opt.hold && e->held_count < e->link->caps.slots / 2) {
-		e->held[e->held_count++] = slot;
-	} else {
-		rcp_link_release(e->link, slot);
-		/* an old one too, now and then: slots come back in any order */
-		if (e->held_count && e->arrived % 3 == 0)
-			rcp_link_release(e->link, e->held[--e->held_count]);
-	}
-	if (e->arrived == opt.chunks)
-		sink_done(e);
+	*what = head[4];
+	if (len > size || (len && recv(e->fd, buf, len, MSG_WAITALL) != (ssize_t)len))
+		return -1;
+	return (ssize_t)len;
 }
 
 /* ---- both ---- */
@@ -262,7 +85,7 @@ static void on_up(void *arg)
 	e->up = true;
 	if (e->source) {
 		if (e->ring_known)
-			source_start(e);
+			bulk_start(e);
 		return;
 	}
 	struct rcp_ring_info ring;
@@ -271,7 +94,7 @@ static void on_up(void *arg)
 	e->link->ops->ring_get(e->link, &ring);
 	e->held = calloc(ring.slots, sizeof(*e->held));
 	e->seen = calloc(opt.chunks, sizeof(*e->seen));
-	say(e, TALK_RING, &ring, sizeof(ring));
+	end_say(e, TALK_RING, &ring, sizeof(ring));
 }
 
 static void stop_talk(struct end *e)
@@ -295,11 +118,11 @@ static void on_down(void *arg, const struct rcp_err *cause)
 	struct end *e = arg;
 
 	if (e->down)
-		die(e, "down twice", NULL);
+		end_die(e, "down twice", NULL);
 	e->down = true;
 	e->cause = *cause;
 	if (e->sent != e->posted)
-		die(e, "down before every sent", NULL);
+		end_die(e, "down before every sent", NULL);
 	if (e->source && e->mem)
 		e->link->ops->unreg(e->link, e->mem);
 	rcp_link_free(&e->link);
@@ -307,7 +130,7 @@ static void on_down(void *arg, const struct rcp_err *cause)
 }
 
 static const struct rcp_link_events events = {
-	.up = on_up, .sent = on_sent, .room = on_room, .chunk = on_chunk, .down = on_down};
+	.up = on_up, .sent = bulk_sent, .room = bulk_room, .chunk = bulk_chunk, .down = on_down};
 
 static void oob_start(struct end *e, const struct rcp_rdma_oob *peer)
 {
@@ -319,10 +142,10 @@ static void oob_start(struct end *e, const struct rcp_rdma_oob *peer)
 	port = rcp_rdma_ports(e->rdma, &n);
 	if (rcp_rdma_oob_new(e->rdma, &e->loop, &e->params, 0, port->gids[0].type, e->peer_imm,
 			     &err, &e->link, &mine) != 0)
-		die(e, "oob_new", &err);
+		end_die(e, "oob_new", &err);
 	if (peer && rcp_rdma_oob_connect(e->link, peer, &err) != 0)
-		die(e, "oob_connect", &err);
-	say(e, TALK_OOB, &mine, sizeof(mine));
+		end_die(e, "oob_connect", &err);
+	end_say(e, TALK_OOB, &mine, sizeof(mine));
 }
 
 static bool addr_wanted(const struct sockaddr_storage *a)
@@ -354,7 +177,7 @@ static void cm_start(struct end *e, const struct rcp_rdma_port *peer)
 	else
 		((struct sockaddr_in *)&how.remote)->sin_port = htons(peer->cm_port);
 	if (rcp_rdma_connect(e->rdma, &e->loop, &e->params, &how, &err, &e->link) != 0)
-		die(e, "connect", &err);
+		end_die(e, "connect", &err);
 }
 
 static void on_caps(struct end *e, const uint8_t *data, size_t len)
@@ -364,7 +187,7 @@ static void on_caps(struct end *e, const uint8_t *data, size_t len)
 	unsigned n;
 
 	if (rcp_rdma_ports_decode(rcp_span_of(data, len), &err, ports, PORTS_MAX, &n) != 0 || !n)
-		die(e, "caps", &err);
+		end_die(e, "caps", &err);
 	e->peer_imm = ports[0].imm;
 	if (!e->initiator)
 		return;
@@ -383,7 +206,7 @@ static void on_oob(struct end *e, const void *data)
 	if (!e->initiator)
 		oob_start(e, &peer);
 	else if (rcp_rdma_oob_connect(e->link, &peer, &err) != 0)
-		die(e, "oob_connect", &err);
+		end_die(e, "oob_connect", &err);
 }
 
 static void report(struct end *e)
@@ -408,11 +231,13 @@ static void on_message(struct end *e, enum talk what, const uint8_t *data, size_
 		memcpy(&e->ring, data, sizeof(e->ring));
 		e->ring_known = true;
 		if (e->up)
-			source_start(e);
+			bulk_start(e);
 		break;
 	case TALK_DONE:
 		report(e);
 		rcp_link_close(e->link);
+		break;
+	case TALK_POSTED:
 		break;
 	}
 }
@@ -421,12 +246,13 @@ static void on_talk(uv_poll_t *poll, int status, int what)
 {
 	struct end *e = poll->data;
 	uint8_t buf[65536];
-	ssize_t n = recv(e->fd, buf, sizeof(buf), MSG_DONTWAIT);
+	enum talk type;
+	ssize_t n = hear(e, &type, buf, sizeof(buf));
 
 	(void)status;
 	(void)what;
-	if (n > 0) {
-		on_message(e, buf[0], buf + 1, (size_t)n - 1);
+	if (n >= 0) {
+		on_message(e, type, buf, (size_t)n);
 		return;
 	}
 	stop_talk(e);
@@ -440,7 +266,7 @@ static void on_talk(uv_poll_t *poll, int status, int what)
 
 static void on_watchdog(uv_timer_t *timer)
 {
-	die(timer->data, "hangs", NULL);
+	end_die(timer->data, "hangs", NULL);
 }
 
 static const struct rcp_link_params *on_expect(void *arg, uint16_t id, struct rcp_rdma_proof *proof,
@@ -471,7 +297,7 @@ static void say_caps(struct end *e)
 
 	for (unsigned i = 0; i < n; i++)
 		rcp_rdma_port_encode(&w, &ports[i]);
-	say(e, TALK_CAPS, w.data, w.len);
+	end_say(e, TALK_CAPS, w.data, w.len);
 	rcp_wr_free(&w);
 }
 
@@ -487,7 +313,7 @@ static void start(struct end *e)
 	struct rcp_err err = {0};
 
 	if (rcp_rdma_open(&o, &err, &e->rdma) != 0)
-		die(e, "open", &err);
+		end_die(e, "open", &err);
 	e->params = (struct rcp_link_params){
 		.role = e->source ? RCP_ROLE_SOURCE : RCP_ROLE_SINK,
 		.initiator = e->initiator,
@@ -512,11 +338,23 @@ static void start(struct end *e)
 	uv_timer_start(&e->watchdog, on_watchdog, WATCHDOG_MS, 0);
 	if (!e->initiator && !opt.oob &&
 	    rcp_rdma_listen(e->rdma, &e->loop, &ops, &err, &e->listener))
-		die(e, "listen", &err);
+		end_die(e, "listen", &err);
 	say_caps(e);
 }
 
-static int judge(const struct end *e)
+/* What the source posted before it closed must have arrived, though nobody said how much it was. */
+static bool all_arrived(struct end *e)
+{
+	enum talk what = 0;
+	uint8_t buf[65536];
+	ssize_t n = 0;
+
+	while (what != TALK_POSTED && n >= 0)
+		n = hear(e, &what, buf, sizeof(buf));
+	return n == 4 && rcp_get_u32(buf) == e->arrived && e->arrived;
+}
+
+static int judge(struct end *e)
 {
 	char line[4096];
 
@@ -526,10 +364,16 @@ static int judge(const struct end *e)
 		return e->cause.code != RCP_E_LINK && !opt.oob;
 	if (opt.bad_proof)
 		return e->initiator ? e->cause.code != RCP_E_CONNECT : e->down;
-	if (e->source)
+	if (e->source) {
+		uint8_t posted[4];
+
+		rcp_put_u32(posted, e->posted);
+		end_say(e, TALK_POSTED, posted, sizeof(posted));
 		return e->cause.code != RCP_OK || e->failed ||
 		       (e->posted != opt.chunks && !opt.close_early);
-	return e->cause.code != RCP_E_LINK || (e->arrived != opt.chunks && !opt.close_early);
+	}
+	return e->cause.code != RCP_E_LINK || !all_arrived(e) ||
+	       (e->arrived != opt.chunks && !opt.close_early);
 }
 
 static int run(bool source, int fd)
@@ -547,13 +391,9 @@ static int run(bool source, int fd)
 	int status = judge(e);
 
 	if (uv_loop_close(&e->loop) != 0)
-		die(e, "handles are left", NULL);
+		end_die(e, "handles are left", NULL);
 	rcp_rdma_close(&e->rdma);
-	if (e->bodies)
-		munmap(e->bodies, (size_t)e->post_count * opt.bytes);
-	free(e->posts);
-	free(e->held);
-	free(e->seen);
+	bulk_free(e);
 	free(e);
 	close(fd);
 	fflush(stdout);
@@ -623,6 +463,9 @@ static const struct knob {
 	{"bad-proof", .flag = &opt.bad_proof},
 	{"ipv6", .flag = &opt.ipv6},
 	{"list", .flag = &opt.list},
+	{"mapped", .flag = &opt.mapped},
+	{"serve", .text = &opt.serve},
+	{"peer", .text = &opt.peer},
 };
 #define KNOBS (sizeof(knobs) / sizeof(knobs[0]))
 
@@ -660,6 +503,47 @@ static int outcome(int mine, int child_status, bool child_source)
 	return mine || !WIFEXITED(child_status) || WEXITSTATUS(child_status);
 }
 
+/* A TCP connection instead of the socket pair. */
+static int other_host(void)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET};
+	const char *colon = opt.peer ? strchr(opt.peer, ':') : NULL;
+	char host[32] = "0.0.0.0";
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+	if (colon)
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - opt.peer), opt.peer);
+	a.sin_port = htons((uint16_t)strtoul(colon ? colon + 1 : opt.serve, NULL, 10));
+	if (inet_pton(AF_INET, host, &a.sin_addr) != 1)
+		return -1;
+	/* The other end may still be starting. */
+	for (int tries = 100; colon; tries--) {
+		if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+			return fd;
+		if (!tries)
+			return -1;
+		usleep(200000);
+	}
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) != 0 || listen(fd, 1) != 0)
+		return -1;
+	return accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+}
+
+static int one_end(void)
+{
+	int fd = other_host();
+
+	if (fd < 0) {
+		perror("verbs-pair: no connection to the other host");
+		return 1;
+	}
+	int ret = run(opt.peer, fd);
+
+	printf("verbs-pair: %s\n", ret ? "FAILED" : "ok");
+	return ret;
+}
+
 int main(int argc, char **argv)
 {
 	int fds[2], status;
@@ -669,10 +553,12 @@ int main(int argc, char **argv)
 
 	if (ret)
 		return ret;
+	if (opt.serve || opt.peer)
+		return one_end();
 	/* The killed end is the child, so that somebody is left to judge. */
 	bool child_source = opt.kill && !strcmp(opt.kill, "source");
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
 		return 1;
 	pid_t pid = fork();
 

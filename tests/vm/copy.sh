@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib-guest.sh"
 RCP=$1 kernel=$2 fabric=$3
 MiB=1048576
-sizes=(0 1 4095 4096 4097 $((MiB - 1)) $MiB $((MiB + 1)) $((64 * MiB + 7)))
+sizes=(0 1 4095 4096 4097 $((MiB - 1)) "$MiB" $((MiB + 1)) $((64 * MiB + 7)))
 case $fabric in
 rxe) transport=rdma name=roce-v2 ;;
 siw) transport=rdma name=iwarp ;;
@@ -20,8 +20,8 @@ remote=(--rcp-path="$RCP" -S ssh)
 
 # The summary says which way it went; whole chunks were sent as this kernel allows.
 way() {
-	[ "$(field transport)" = $transport ] || return 1
-	[ "$transport" = tcp ] || [ "$(field fabric)" = $name ] || return 1
+	[ "$(field transport)" = "$transport" ] || return 1
+	[ "$transport" = tcp ] || [ "$(field fabric)" = "$name" ] || return 1
 }
 carried() {
 	local full=$((66 * MiB)) # the whole chunks of the sizes above

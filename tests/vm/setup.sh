@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # In one guest with RDMA: faults of the set-up. Each has its own message with the fix, falls back to TCP, and with
 # --transport=rdma ends with 3. TAP.
-# usage: setup.sh RCP KERNEL FABRIC
+# usage: setup.sh RCP FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$1 kernel=$2 fabric=$3
+RCP=$1 fabric=$2
 file=/run/tmp/f
 head -c 3000000 /dev/urandom >$file
 # ssh's place is taken by the server itself: what is tried here happens on this side.

@@ -11,10 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ACK_TIMEOUT 17 /* 4.096 us x 2^17 = 0.54 s, 8 tries: a dead path is noticed in about 4 s   \
-			*/
-#define RETRIES	    7  /* the most that 3 bits say */
-#define RNR_RETRIES 6  /* of 0.64 ms each: credits make RNR a fault, not a mode */
+#define ACK_TIMEOUT                                                                                \
+	17	      /* 4.096 us x 2^17 = 0.54 s, 8 tries: a dead path is noticed in about 4 s    \
+		       */
+#define RETRIES	    7 /* the most that 3 bits say */
+#define RNR_RETRIES 6 /* of 0.64 ms each: credits make RNR a fault, not a mode */
 
 struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err)
 {

@@ -88,7 +88,7 @@ static int memory_make(struct verbs_link *v, struct rcp_err *err)
 	struct verbs_conn *c = &v->conn;
 	size_t recvs = (size_t)c->depth.recv_wr * VERBS_MESSAGE_BYTES;
 	size_t smalls = (size_t)c->depth.small * VERBS_MESSAGE_BYTES;
-	size_t heads = (size_t)c->depth.posts * VERBS_HEAD_BYTES;
+	size_t heads = v->role == RCP_ROLE_SOURCE ? (size_t)c->depth.slots * VERBS_HEAD_BYTES : 0;
 
 	c->memory_bytes = (recvs + smalls + heads + 4095) & ~(size_t)4095;
 	c->memory = aligned_alloc(4096, c->memory_bytes);

@@ -18,7 +18,7 @@
  * wr_id:  bits 63-56 kind (enum verbs_wr)   bits 31-0 index
  *   RECV   index of the receive buffer
  *   SMALL  index of the small message's buffer
- *   WRITE  ticket of the chunk: the unsignaled first half of a pair; seen only when it fails
+ *   WRITE  ticket of the chunk: the first half of a pair; seen when it fails, or on iWARP (post.c)
  *   CHUNK  ticket of the chunk: WRITE_WITH_IMM, or the message that follows a plain WRITE
  */
 #ifndef RCP_LINK_VERBS_LAYOUT_H

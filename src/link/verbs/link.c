@@ -15,6 +15,7 @@
 
 struct rcp_mem {
 	struct ibv_mr *mr;
+	bool read_only; /* a file's mapping: nobody fills it again */
 };
 
 static void on_readable(void *arg, enum verbs_fd which)
@@ -260,6 +261,7 @@ static int link_reg(struct rcp_link *link, const void *addr, size_t len, bool re
 		free(mem);
 		return (int)err->code;
 	}
+	mem->read_only = read_only;
 	*out = mem;
 	return 0;
 }
@@ -277,6 +279,11 @@ static void link_unreg(struct rcp_link *link, struct rcp_mem *mem)
 uint32_t rcp_verbs_mem_lkey(const struct rcp_mem *mem)
 {
 	return mem->mr->lkey;
+}
+
+bool rcp_verbs_mem_read_only(const struct rcp_mem *mem)
+{
+	return mem->read_only;
 }
 
 static const struct rcp_link_ops link_ops = {

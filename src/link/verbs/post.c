@@ -66,9 +66,11 @@ struct chunk_wrs {
 	struct ibv_sge body[2], note;
 };
 
-static uint8_t *head_of(struct verbs_link *v, uint32_t ticket)
+/* By slot, not by ticket: when the slot's credit is back, the head has arrived, whatever the device
+ * may still have had in its hands after the completion. */
+static uint8_t *head_of(struct verbs_link *v, uint32_t slot)
 {
-	return v->conn.heads + (size_t)ticket * VERBS_HEAD_BYTES;
+	return v->conn.heads + (size_t)slot * VERBS_HEAD_BYTES;
 }
 
 static void write_build(struct verbs_link *v, const struct rcp_post *post, uint32_t ticket,
@@ -78,7 +80,7 @@ static void write_build(struct verbs_link *v, const struct rcp_post *post, uint3
 	uint64_t to = ring->addr + (uint64_t)post->slot * ring->slot_bytes + RCP_SLOT_HEAD -
 		      RCP_CHUNK_HEADER;
 
-	w->body[0] = (struct ibv_sge){.addr = (uintptr_t)head_of(v, ticket),
+	w->body[0] = (struct ibv_sge){.addr = (uintptr_t)head_of(v, post->slot),
 				      .length = RCP_CHUNK_HEADER,
 				      .lkey = v->conn.memory_mr->lkey};
 	if (post->chunk.length)
@@ -96,6 +98,19 @@ static void write_build(struct verbs_link *v, const struct rcp_post *post, uint3
 	};
 }
 
+/*
+ * Must the plain write of a pair be signaled? On iWARP a completion means no more than that TCP has
+ * the bytes. siw hands TCP the pages themselves when a write is unsignaled, and copies when it is
+ * signaled: memory that its owner will fill again needs the copy (seen on 6.12: the next chunk's
+ * bytes arrived in this one), a file's mapping doesn't.
+ */
+static unsigned write_signal(const struct verbs_link *v, const struct rcp_post *post)
+{
+	bool reused = !post->mem || !rcp_verbs_mem_read_only(post->mem);
+
+	return reused && v->port->transport == RCP_RDMA_IWARP ? IBV_SEND_SIGNALED : 0u;
+}
+
 /* The write loses its immediate data; a message behind it takes over. */
 static void pair_build(struct verbs_link *v, const struct rcp_post *post, uint32_t ticket,
 		       struct chunk_wrs *w)
@@ -103,11 +118,11 @@ static void pair_build(struct verbs_link *v, const struct rcp_post *post, uint32
 	struct verbs_message m = {.type = VERBS_CHUNK,
 				  .imm = rcp_imm(post->slot, v->generation),
 				  .bytes = RCP_CHUNK_HEADER + post->chunk.length};
-	uint8_t *buf = head_of(v, ticket) + RCP_CHUNK_HEADER;
+	uint8_t *buf = head_of(v, post->slot) + RCP_CHUNK_HEADER;
 
 	w->write.wr_id = rcp_verbs_wr_id(VERBS_WR_WRITE, ticket);
 	w->write.opcode = IBV_WR_RDMA_WRITE;
-	w->write.send_flags = 0;
+	w->write.send_flags = write_signal(v, post);
 	w->write.next = &w->message;
 	w->note = (struct ibv_sge){.addr = (uintptr_t)buf,
 				   .length = rcp_verbs_message_encode(&m, buf),
@@ -174,7 +189,7 @@ int rcp_verbs_post(struct rcp_link *link, struct rcp_post *post)
 	assert(post->chunk.length <= s->ring.chunk_bytes && (post->mem || !post->chunk.length));
 	post->slot = s->free_slots[s->free_count - 1];
 	post->chunk.generation = v->generation;
-	rcp_chunk_encode(&post->chunk, head_of(v, at));
+	rcp_chunk_encode(&post->chunk, head_of(v, post->slot));
 	int ret = chunk_send(v, post, at);
 
 	if (ret)

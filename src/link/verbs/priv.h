@@ -235,6 +235,7 @@ void rcp_verbs_link_advance(struct verbs_link *v);
 /* Before up: RCP_E_CONNECT, after: RCP_E_LINK. */
 /* A registration's key. */
 uint32_t rcp_verbs_mem_lkey(const struct rcp_mem *mem);
+bool rcp_verbs_mem_read_only(const struct rcp_mem *mem);
 enum rcp_code rcp_verbs_link_code(const struct verbs_link *v);
 void rcp_verbs_link_name(struct verbs_link *v);
 

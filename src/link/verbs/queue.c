@@ -161,7 +161,8 @@ void rcp_verbs_queue_drain(struct verbs_link *v)
 
 		rcp_verbs_err_ret(&e, RCP_E_LINK, n, "ibv_poll_cq", v->name);
 		rcp_verbs_link_fail(v, &e);
-	} else if (ended && v->state < VERBS_DRAIN) {
+	} else if (ended && v->connected && v->state < VERBS_DRAIN) {
+		/* Before there was a connection, rdma_cm's event tells more. */
 		peer_closed(v);
 	}
 }
