@@ -19,7 +19,7 @@ mounts=()    # undone at exit
 cases=0 bad=0
 rc=          # of the last rcp
 sshd_pid='' port=''
-server='' session='' ssh='' # both ends' numbers, by start_watched
+server='' session='' ssh='' copy='' # numbers of the ends and what joins them, by start_watched
 
 # ---- life ----
 
@@ -178,7 +178,7 @@ start_sshd() {
 		port=$((20000 + (RANDOM * 7 + $$ + try) % 12000))
 		write_sshd_config >"$dir/sshd_config"
 		: >"$dir/sshd.log"
-		${in_netns:-} "$sshd" -D -f "$dir/sshd_config" -E "$dir/sshd.log" </dev/null &
+		"$sshd" -D -f "$dir/sshd_config" -E "$dir/sshd.log" </dev/null &
 		sshd_pid=$!
 		disown "$sshd_pid" # bash would tell of its end
 		pids+=("$sshd_pid")
@@ -239,7 +239,7 @@ write_watched() {
 start_watched() {
 	rm -f server.pid server.rc server.err session.pid ssh.pid
 	rcp_start --json --rcp-path=watched -S "$dir/bin/ssh-watched" "$@"
-	await 30 moved "${beyond:-0}" || { fail 'the copy does not get going'; return 1; }
+	await 60 moved "${beyond:-0}" || { fail 'the copy does not get going'; return 1; }
 	server=$(<server.pid) session=$(<session.pid) ssh=$(<ssh.pid)
 	pids+=("$server")
 }
@@ -256,11 +256,15 @@ rcp() {
 	rc=$?
 }
 
-# The same in the background; its number in $copy.
+# The same in the background, as a terminal starts it: a process group of its own, SIGINT not ignored.
+# Its number is in $copy.
 rcp_start() {
 	printf '%q ' rcp "$@" >"$dir/cmd"
-	${in_netns2:-} "${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err" &
+	: >"$dir/out"
+	set -m
+	"${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err" &
 	copy=$!
+	set +m
 	pids+=("$copy")
 }
 
@@ -273,16 +277,19 @@ moved() { [ "$(event progress .bytes)" -gt "$1" ] 2>/dev/null; }
 
 note() { printf '#   %s\n' "$*"; }
 fail() { failed=1; note "$*"; }
+show() { tail -n 8 "$dir/$1" | cut -c 1-600 | sed "s/^/#     $1: /"; }
 
 rc_is() { [ "$rc" = "$1" ] || fail "exit status $rc, not $1"; }
 err_has() {
 	local text
-	for text; do grep -qF -- "$text" "$dir/err" || fail "standard error lacks: $text"; done
+	for text; do grep -qF -- "$text" "$dir/err" || { fail "standard error lacks: $text"; show err; }; done
 }
 err_lacks() { ! grep -qF -- "$1" "$dir/err" || fail "standard error has: $1"; }
-err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || fail "standard error has $(wc -l <"$dir/err") lines, not $1"; }
+err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || { fail "standard error has $(wc -l <"$dir/err") lines, not $1"; show err; }; }
 # of rcp's own; ssh may have said something, too
-own_lines() { [ "$(grep -c '^rcp' "$dir/err")" = "$1" ] || fail "standard error has $(grep -c '^rcp' "$dir/err") lines of rcp, not $1"; }
+own_lines() {
+	[ "$(grep -c '^rcp' "$dir/err")" = "$1" ] || { fail "standard error has $(grep -c '^rcp' "$dir/err") lines of rcp, not $1"; show err; }
+}
 out_empty() { [ ! -s "$dir/out" ] || fail 'standard output is not empty'; }
 is() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
 sum_is() { is "summary $1" "$(summary "$1")" "$2"; }
@@ -304,15 +311,17 @@ only_partials() {
 show_last() {
 	note "command: $(cat "$dir/cmd" 2>/dev/null)"
 	for f in out err; do
-		[ ! -s "$dir/$f" ] || { note "$f:"; tail -n 8 "$dir/$f" | cut -c 1-600 | sed 's/^/#     /'; }
+		[ ! -s "$dir/$f" ] || show "$f"
 	done
 }
 
 # t NAME FUNCTION ARG...: one case. The function says what fails; skip REASON ends it as skipped.
+# E2E_ONLY=PATTERN: those whose names match, for work on one.
 t() {
 	local name=$1 skipped='' failed=0
 
 	shift
+	[[ $name == *${E2E_ONLY:-}* ]] || return 0
 	cases=$((cases + 1))
 	rm -rf "$dir/dst" && mkdir "$dir/dst"
 	rm -f "$dir/out" "$dir/err" "$dir/cmd" "$dir/rc"

@@ -235,7 +235,7 @@ listed() {
 }
 
 mkdir -p src/x/d
-touch src/x/{a.c,a.o,skip,d/b.c,d/b.o,d/skip,$'d/new\nline'}
+touch src/x/a.c src/x/a.o src/x/skip src/x/d/b.c src/x/d/b.o src/x/d/skip $'src/x/d/new\nline'
 
 for side in up down local; do
 	case $side in
