@@ -192,8 +192,12 @@ int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rc
 
 void rcp_verbs_conn_stop(struct verbs_link *v)
 {
-	struct verbs_conn *c = &v->conn;
+	rcp_verbs_dial_leave(&v->conn);
+	rcp_verbs_conn_quit(&v->conn);
+}
 
+void rcp_verbs_conn_quit(struct verbs_conn *c)
+{
 	if (c->qp && c->id)
 		rdma_destroy_qp(c->id);
 	else if (c->qp)
@@ -216,8 +220,11 @@ void rcp_verbs_conn_stop(struct verbs_link *v)
 /* Workers may read the ring and hold registrations until here. */
 void rcp_verbs_conn_free(struct verbs_link *v)
 {
-	struct verbs_conn *c = &v->conn;
+	rcp_verbs_conn_drop(&v->conn);
+}
 
+void rcp_verbs_conn_drop(struct verbs_conn *c)
+{
 	if (c->memory_mr)
 		ibv_dereg_mr(c->memory_mr);
 	free(c->memory);

@@ -24,6 +24,8 @@ static void on_readable(void *arg, enum verbs_fd which)
 
 	if (which == VERBS_FD_CM)
 		rcp_verbs_cm_readable(v);
+	else if (which == VERBS_FD_DIAL)
+		rcp_verbs_cm_dialled(v);
 	else
 		rcp_verbs_queue_readable(v);
 	rcp_verbs_link_advance(v);

@@ -69,7 +69,7 @@ void rcp_verbs_addrs_by_hardware(struct rcp_rdma_port *port, const struct ifaddr
 
 /* ---- libuv (events.c) ---- */
 
-enum verbs_fd { VERBS_FD_QUEUE, VERBS_FD_CM, VERBS_FD_ASYNC, VERBS_FDS };
+enum verbs_fd { VERBS_FD_QUEUE, VERBS_FD_CM, VERBS_FD_ASYNC, VERBS_FD_DIAL, VERBS_FDS };
 struct verbs_io;
 struct verbs_io_ops {
 	void (*readable)(void *arg, enum verbs_fd which);
@@ -124,7 +124,10 @@ enum verbs_state {
 	VERBS_STATES
 };
 
+struct verbs_dial;
+
 struct verbs_conn {
+	struct verbs_dial *dial; /* iWARP's rdma_connect is under way */
 	struct rdma_event_channel *cm_channel;
 	struct rdma_cm_id *id;
 	struct ibv_context *ctx; /* the device's, or librdmacm's own of the same device */
@@ -245,6 +248,17 @@ int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rc
 /* QP and CQ go: nothing of the device touches the link's memory after this. */
 void rcp_verbs_conn_stop(struct verbs_link *v);
 void rcp_verbs_conn_free(struct verbs_link *v);
+/* The two steps of both, for who has the connection and no link any more. */
+void rcp_verbs_conn_quit(struct verbs_conn *c);
+void rcp_verbs_conn_drop(struct verbs_conn *c);
+
+/* dial.c: rdma_connect in a thread of its own. VERBS_FD_DIAL is readable when it has returned. */
+int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err);
+/* It has returned: 0 or its errno. */
+int rcp_verbs_dial_end(struct verbs_conn *c);
+/* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it later.
+ * Then *c is empty. */
+void rcp_verbs_dial_leave(struct verbs_conn *c);
 /* RNR timer, path MTU, fabric, caps.detail: once connected. */
 void rcp_verbs_conn_settle(struct verbs_link *v);
 void rcp_verbs_conn_detail(struct verbs_link *v);
@@ -291,6 +305,8 @@ struct verbs_cm_event {
 int rcp_verbs_cm_next(struct rdma_event_channel *channel, struct verbs_cm_event *out);
 void rcp_verbs_cm_readable(struct verbs_link *v);
 /* Listener: make the connection and accept. */
+/* rdma_connect has returned. */
+void rcp_verbs_cm_dialled(struct verbs_link *v);
 void rcp_verbs_cm_accept(struct verbs_link *v, struct rdma_cm_id *id);
 void rcp_verbs_cm_options(const struct rcp_rdma *rdma, struct rdma_cm_id *id);
 struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err);
