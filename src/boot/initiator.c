@@ -11,12 +11,6 @@
 #define ANSWER_MS 20000 /* HELLO and READY after the login */
 #define TLS_MS 5000
 
-static void fail(struct rcp_run *run, const struct rcp_err *err)
-{
-	run_fault(run, err, false);
-	run_end(run, err);
-}
-
 /* ---- TCP and TLS, or not ---- */
 
 static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
@@ -33,7 +27,7 @@ static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
 
 			rcp_err_object(&err, run->host);
 			rcp_err_fix(&err, "open a TCP port to that host, or use --transport=auto to go through ssh");
-			fail(run, &err);
+			run_fail(run, &err);
 			return;
 		}
 	}
@@ -122,7 +116,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 			    "%s there speaks protocol versions %u to %u, this rcp speaks %u to %u", software,
 			    m->version_min, m->version_max, RCP_VERSION_MIN, RCP_VERSION_MAX);
 		rcp_err_fix(&err, "install the same version at both ends, or name another with --rcp-path");
-		fail(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	rcp_log(&run->log, RCP_LOG_INFO, "%s: %s", run->host, software);
@@ -137,7 +131,7 @@ static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
 
 	if (run->ready_said || rcp_addrs_decode(m->addrs, &err, &run->addrs)) {
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: READY twice");
-		fail(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	run->ready_said = true;
@@ -302,6 +296,8 @@ static bool ssh_knows_better(const struct rcp_run *run, int status)
 {
 	const struct rcp_err *lost = &run->lost;
 
+	if (run->aborted)
+		return status == 255 || status < 0;
 	if (!rcp_err_is(lost) || lost->code == RCP_E_LINK)
 		return true;
 	if (run->answered || lost->sys_errno == ETIMEDOUT)
