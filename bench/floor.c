@@ -3,6 +3,7 @@
  * with no check of anything. rcp is measured against it. Standalone; uses nothing of rcp.
  *
  *   floor send FILE HOST PORT     floor recv PORT FILE     floor both FILE FILE (over loopback)
+ *   floor pipe    standard input to standard output over loopback: for tar | tar
  *
  * The receiver prints bytes, seconds and GB/s (10^9), from the first byte to the last write, and
  * its CPU seconds per GB.
@@ -175,6 +176,48 @@ static int both(const char *from, const char *to)
 	return status != 0;
 }
 
+/* Until the end of in. */
+static void pass(int in, int out)
+{
+	char *buf = malloc(CHUNK);
+	ssize_t n;
+
+	if (!buf)
+		die("malloc");
+	while ((n = read(in, buf, CHUNK)) > 0) {
+		for (ssize_t done = 0, m; done < n; done += m) {
+			m = write(out, buf + done, (size_t)(n - done));
+			if (m < 0)
+				die("write");
+		}
+	}
+	if (n < 0)
+		die("read");
+	free(buf);
+}
+
+static int relay(void)
+{
+	uint16_t port = 0;
+	int listener = listen_on(INADDR_LOOPBACK, &port);
+	char text[8];
+	int status = 1;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		close(listener);
+		snprintf(text, sizeof(text), "%u", port);
+		pass(STDIN_FILENO, dial("127.0.0.1", text));
+		exit(0);
+	}
+	close(STDIN_FILENO);
+	pass(take_one(listener), STDOUT_FILENO);
+	waitpid(pid, &status, 0);
+	return status != 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5 && !strcmp(argv[1], "send")) {
@@ -185,9 +228,11 @@ int main(int argc, char **argv)
 		receive_file(take_one(listen_on(INADDR_ANY, &port)), argv[3]);
 	} else if (argc == 4 && !strcmp(argv[1], "both")) {
 		return both(argv[2], argv[3]);
+	} else if (argc == 2 && !strcmp(argv[1], "pipe")) {
+		return relay();
 	} else {
 		fprintf(stderr,
-			"usage: floor send FILE HOST PORT | recv PORT FILE | both FROM TO\n");
+			"usage: floor send FILE HOST PORT | recv PORT FILE | both FROM TO | pipe\n");
 		return 2;
 	}
 	return 0;

@@ -146,7 +146,8 @@ static ssize_t send_copy(const struct stream *s, const struct stream_conn *c,
 	return send(c->fd, s->copy, (size_t)n, MSG_NOSIGNAL | ((size_t)n < left ? MSG_MORE : 0));
 }
 
-/* sendfile has no MSG_NOSIGNAL: hold SIGPIPE back, and take it away if it was ours. */
+/* sendfile has no MSG_NOSIGNAL: hold SIGPIPE back, and take it away if it was ours. It is raised also
+ * where the first bytes still went and the later ones did not. */
 static ssize_t sendfile_quiet(int out, int in, off_t at, size_t len)
 {
 	static const struct timespec now;
@@ -159,7 +160,7 @@ static ssize_t sendfile_quiet(int out, int in, off_t at, size_t len)
 	ssize_t n = sendfile(out, in, &at, len);
 	int e = errno;
 
-	if (n < 0 && e == EPIPE && !sigismember(&pending, SIGPIPE))
+	if (n < (ssize_t)len && !sigismember(&pending, SIGPIPE))
 		while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
 			;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 const struct pair_kind *const pairs[] = {
-	&pair_loop, &pair_stream1, &pair_stream4, &pair_pipe, NULL,
+	&pair_loop, &pair_stream1, &pair_stream4, &pair_stream_torn, &pair_pipe, NULL,
 };
 
 /* Post [posted, until) as room allows, and see them all at the sink. */
@@ -205,6 +205,50 @@ static void close_waits_for_posts(void **state)
 	end(t);
 }
 
+/* What the sink has not seen when it closes comes back to the source; what it holds is its own. */
+static void sink_closes_with_posts(void **state)
+{
+	struct test *t = begin_up(state);
+
+	t->hold = true;
+	assert_int_equal(call_post(t, &t->items[10]), 0);
+	UNTIL(t, t->arrived);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(call_post(t, &t->items[i]), 0);
+	call_close(t, t->pair.sink);
+	UNTIL(t, t->sink.downs);
+	assert_int_equal(t->sink.cause.code, RCP_OK);
+	assert_memory_equal(t->payload, t->items[10].body, CHUNK);
+	call_release(t, t->queue[0]);
+	while (t->held_count)
+		call_release(t, t->queue[0]);
+	rcp_link_free(&t->pair.sink);
+	UNTIL(t, t->source.downs);
+	assert_lost(&t->source);
+	assert_int_equal(t->sent, 4);
+	assert_int_equal(t->items[0].sent + t->items[1].sent + t->items[2].sent, 3);
+	assert_int_equal(t->items[10].sent, 1);
+	end(t);
+}
+
+static void source_closes_while_slots_are_held(void **state)
+{
+	struct test *t = begin_up(state);
+
+	t->hold = true;
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(call_post(t, &t->items[i]), 0);
+	UNTIL(t, t->arrived == 3);
+	call_close(t, t->pair.source);
+	turns(t, 10);
+	while (t->held_count)
+		call_release(t, t->queue[0]);
+	UNTIL(t, t->source.downs && t->sink.downs);
+	assert_int_equal(t->source.cause.code, RCP_OK);
+	assert_all_arrived(t);
+	end(t);
+}
+
 static void no_post_after_close(void **state)
 {
 	struct test *t = begin_up(state);
@@ -232,6 +276,39 @@ static void freed_inside_down(void **state)
 	UNTIL(t, t->source.downs && t->sink.downs);
 	assert_null(t->pair.sink);
 	end(t);
+}
+
+static void close_in(void **state, const char *source, const char *sink)
+{
+	struct test *t = begin(state);
+	struct rcp_err err = {0};
+	bool early = !strcmp(source, "up");
+
+	assert_int_equal(t->pair.kind->make(&t->pair, &err), 0);
+	t->source.close_in = source;
+	t->sink.close_in = sink;
+	t->sink.free_in_down = true;
+	UNTIL(t, t->source.ups && (t->sink.ups || t->sink.downs));
+	if (!early) {
+		exchange_rings(t);
+		while (call_post(t, &t->items[t->posted]) == 0)
+			;
+	}
+	UNTIL(t, t->source.downs && t->sink.downs);
+	assert_sent_once(t);
+	turns(t, 3);
+	end(t);
+}
+
+/* Each end closes in the middle of what it is told, and never hears more than it may. */
+static void closed_in_events(void **state)
+{
+	close_in(state, "up", "");
+	close_in(state, "sent", "");
+	close_in(state, "sent", "chunk");
+	close_in(state, "room", "");
+	close_in(state, "", "chunk");
+	close_in(state, "room", "chunk");
 }
 
 static void rings_that_cannot_be(void **state)
@@ -333,6 +410,28 @@ static void source_loses_peer(void **state)
 	assert_false(t->items[t->posted - 1].ok);
 	assert_int_equal(call_post(t, &t->items[t->posted]), RCP_E_LINK);
 	end(t);
+}
+
+/* The connection was ended by the peer and the source does not know: what it sends meets a reset,
+ * in the middle of a file too. The signal that goes with that must not end the process. */
+static void source_sends_to_nobody(void **state)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct test *t = begin_half(state, RCP_ROLE_SOURCE);
+
+		if (t->pair.source->caps.sendfile)
+			use_file(t);
+		t->pair.kind->peer_dies(&t->pair);
+		/* Lengths 0, 1, ..., CHUNK, so that it happens in every call. */
+		int rc = call_post(t, &t->items[0]);
+
+		for (unsigned k = 1; k < 4 + i && rc == 0; k++)
+			rc = call_post(t, &t->items[k]);
+		UNTIL(t, t->source.downs);
+		assert_lost(&t->source);
+		assert_sent_once(t);
+		end(t);
+	}
 }
 
 static void sink_loses_peer(void **state)
@@ -548,7 +647,7 @@ static void chunk_before_ring(void **state)
 	struct test *t = begin_half_unknown(state, RCP_ROLE_SINK);
 
 	t->raw = true;
-	if (!t->pair.kind->evil(&t->pair, EVIL_LENGTH))
+	if (!t->pair.kind->evil(&t->pair, EVIL_EARLY))
 		fail_msg("every kind of peer can send a chunk");
 	UNTIL(t, t->sink.downs);
 	assert_breach(&t->sink);
@@ -583,12 +682,16 @@ static void silent_source(void **state)
 	T(released_in_any_order)                                                                   \
 	T(posted_from_events)                                                                      \
 	T(close_waits_for_posts)                                                                   \
+	T(sink_closes_with_posts)                                                                  \
+	T(source_closes_while_slots_are_held)                                                      \
 	T(no_post_after_close)                                                                     \
 	T(freed_inside_down)                                                                       \
+	T(closed_in_events)                                                                        \
 	T(rings_that_cannot_be)                                                                    \
 	T(truncated_file_keeps_the_link)                                                           \
 	T(file_without_sendfile)                                                                   \
 	T(source_loses_peer)                                                                       \
+	T(source_sends_to_nobody)                                                                  \
 	T(sink_loses_peer)                                                                         \
 	T(peer_takes_nothing)                                                                      \
 	T(chunks_in_pieces)                                                                        \

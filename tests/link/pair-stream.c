@@ -1,7 +1,10 @@
-/* Contract suite: TCP over loopback, one and four connections; raw sockets play the peer. */
+/* Contract suite: TCP over loopback: one connection, four, and two whose calls are torn; raw
+ * sockets play the peer. */
 #include "pairs.h"
 
 #include "link/stream.h"
+
+#include "torn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,6 +91,12 @@ static const char *missing(void)
 	return NULL;
 }
 
+static void tear(const struct pair *p, unsigned count, const int *fds)
+{
+	for (unsigned i = 0; i < count && p->kind == &pair_stream_torn; i++)
+		torn_mark(fds[i]);
+}
+
 static int make(struct pair *p, unsigned count, struct rcp_err *err)
 {
 	struct own *o = prepare(p, count);
@@ -95,10 +104,17 @@ static int make(struct pair *p, unsigned count, struct rcp_err *err)
 
 	if (connect_all(count, a, b))
 		return RCP_E_CONNECT;
+	tear(p, count, a);
+	tear(p, count, b);
 	return rcp_stream_new(&o->loop, &p->source_params, a, count, err, &p->source) ||
 			       rcp_stream_new(&o->loop, &p->sink_params, b, count, err, &p->sink)
 		       ? (int)err->code
 		       : 0;
+}
+
+static int make_torn(struct pair *p, struct rcp_err *err)
+{
+	return make(p, 2, err);
 }
 
 static int make1(struct pair *p, struct rcp_err *err)
@@ -118,6 +134,7 @@ static int make_half(struct pair *p, unsigned count, enum rcp_role role, struct 
 
 	if (connect_all(count, a, o->raw))
 		return RCP_E_CONNECT;
+	tear(p, count, a);
 	o->raw_count = count;
 	/* What is not taken is to be felt soon. */
 	for (unsigned i = 0; i < count; i++) {
@@ -133,6 +150,11 @@ static int make_half(struct pair *p, unsigned count, enum rcp_role role, struct 
 static int make_half1(struct pair *p, enum rcp_role role, struct rcp_err *err)
 {
 	return make_half(p, 1, role, err);
+}
+
+static int make_half_torn(struct pair *p, enum rcp_role role, struct rcp_err *err)
+{
+	return make_half(p, 2, role, err);
 }
 
 static int make_half4(struct pair *p, enum rcp_role role, struct rcp_err *err)
@@ -280,6 +302,8 @@ static bool evil_sink(struct pair *p, enum evil what)
 		push_head(fd, 1, sink->generation + 1, 4096);
 	else if (what == EVIL_LENGTH)
 		push_head(fd, 1, sink->generation, sink->chunk_bytes + 1);
+	else if (what == EVIL_EARLY)
+		push_head(fd, 1, sink->generation, 4096);
 	else if (what == EVIL_HALF_HEAD)
 		push(fd, bytes, 40);
 	else if (what == EVIL_HALF_CHUNK)
@@ -320,6 +344,7 @@ static const char *destroy(struct pair *p)
 	const char *left = NULL;
 
 	peer_dies(p);
+	torn_clear();
 	uv_close((uv_handle_t *)&o->tick, NULL);
 	while (uv_run(&o->loop, UV_RUN_NOWAIT))
 		;
@@ -354,3 +379,15 @@ const struct pair_kind pair_stream4 = {.name = "stream-4",
 				       .peer_dies = peer_dies,
 				       .evil = evil,
 				       .destroy = destroy};
+const struct pair_kind pair_stream_torn = {.name = "stream-torn",
+					   .missing = missing,
+					   .make = make_torn,
+					   .make_half = make_half_torn,
+					   .turn = turn,
+					   .peer_chunk = peer_chunk,
+					   .peer_dribbles = peer_dribbles,
+					   .peer_credit = peer_credit,
+					   .peer_reads = peer_reads,
+					   .peer_dies = peer_dies,
+					   .evil = evil,
+					   .destroy = destroy};

@@ -22,6 +22,7 @@ enum evil {
 	EVIL_SLOT_RANGE, /* a slot that is not in the ring */
 	EVIL_GENERATION, /* slot 1, generation of another link */
 	EVIL_LENGTH,	 /* slot 1, more than chunk_bytes */
+	EVIL_EARLY,	 /* a good chunk for slot 1, before the sink has granted anything */
 	EVIL_HALF_HEAD,	 /* a part of a chunk's head, then silence */
 	EVIL_HALF_CHUNK, /* head and a part of the payload, then the end */
 	EVIL_CREDIT,	 /* a sink's message, but we are the sink */
@@ -65,6 +66,6 @@ struct pair_kind {
 };
 
 extern const struct pair_kind *const pairs[]; /* NULL-ended */
-extern const struct pair_kind pair_loop, pair_pipe, pair_stream1, pair_stream4;
+extern const struct pair_kind pair_loop, pair_pipe, pair_stream1, pair_stream4, pair_stream_torn;
 
 #endif

@@ -39,7 +39,8 @@ struct end {
 	struct test *test;
 	unsigned ups, downs, rooms;
 	struct rcp_err cause;
-	bool free_in_down;
+	bool free_in_down, closed;
+	const char *close_in; /* the event in which this end closes */
 };
 
 /* wrong: what broke the contract first; the test asserts that it is empty, since an assertion must

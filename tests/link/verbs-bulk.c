@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,8 @@ static void prepare(struct end *e, struct slot_post *p)
 {
 	uint32_t length = length_of(e->posted);
 
-	if (p->ready)
+	/* Refused before, and none has gone out since. */
+	if (p->ready && p->post.chunk.sequence == e->posted)
 		return;
 	p->ready = true;
 	p->post.chunk = (struct rcp_chunk){.entry = 1,
@@ -89,7 +89,7 @@ static void post_more(struct end *e)
 
 static void bodies_map(struct end *e, uint32_t posts)
 {
-	int fd = opt.mapped ? open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+	int fd = opt.mapped ? memfd_create("bodies", MFD_CLOEXEC) : -1;
 
 	e->bodies_len = (size_t)(opt.mapped ? opt.chunks : posts) * opt.bytes;
 	if (opt.mapped && (fd < 0 || ftruncate(fd, (off_t)e->bodies_len) != 0))

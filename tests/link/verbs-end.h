@@ -50,7 +50,7 @@ struct end {
 	uint64_t start_ns, total_bytes;
 
 	/* sink */
-	uint32_t arrived;
+	uint32_t arrived, peer_posted;
 	bool *seen;
 	uint32_t *held, held_count;
 };

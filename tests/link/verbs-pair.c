@@ -19,6 +19,7 @@
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,17 +62,33 @@ void end_say(struct end *e, enum talk what, const void *data, size_t len)
 		end_die(e, "send failed", NULL);
 }
 
+/* Blocks, though libuv has made the descriptor non-blocking. */
+static bool hear_all(int fd, void *buf, size_t len)
+{
+	for (size_t got = 0; got < len;) {
+		struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+		poll(&wait, 1, 10000);
+		ssize_t n = recv(fd, (uint8_t *)buf + got, len - got, 0);
+
+		if (n <= 0)
+			return false;
+		got += (size_t)n;
+	}
+	return true;
+}
+
 /* Blocks for the rest of a message that has begun. Its length, or -1. */
 static ssize_t hear(const struct end *e, enum talk *what, uint8_t *buf, size_t size)
 {
 	uint8_t head[5];
 
-	if (recv(e->fd, head, sizeof(head), MSG_WAITALL) != sizeof(head))
+	if (!hear_all(e->fd, head, sizeof(head)))
 		return -1;
 	size_t len = rcp_get_u32(head);
 
 	*what = head[4];
-	if (len > size || (len && recv(e->fd, buf, len, MSG_WAITALL) != (ssize_t)len))
+	if (len > size || !hear_all(e->fd, buf, len))
 		return -1;
 	return (ssize_t)len;
 }
@@ -238,6 +255,7 @@ static void on_message(struct end *e, enum talk what, const uint8_t *data, size_
 		rcp_link_close(e->link);
 		break;
 	case TALK_POSTED:
+		e->peer_posted = rcp_get_u32(data);
 		break;
 	}
 }
@@ -349,9 +367,15 @@ static bool all_arrived(struct end *e)
 	uint8_t buf[65536];
 	ssize_t n = 0;
 
-	while (what != TALK_POSTED && n >= 0)
+	/* Here, unless it came while the loop still ran. */
+	while (!e->peer_posted && n >= 0) {
 		n = hear(e, &what, buf, sizeof(buf));
-	return n == 4 && rcp_get_u32(buf) == e->arrived && e->arrived;
+		if (what == TALK_POSTED && n == 4)
+			e->peer_posted = rcp_get_u32(buf);
+	}
+	if (e->arrived != e->peer_posted)
+		printf("%s: %u chunks arrived of %u\n", e->name, e->arrived, e->peer_posted);
+	return e->arrived && e->arrived == e->peer_posted;
 }
 
 static int judge(struct end *e)

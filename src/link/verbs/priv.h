@@ -194,8 +194,9 @@ struct verbs_link {
 	bool was_up;	/* it was */
 	bool drain_begun;
 	bool bye_sent;
-	bool abandoned;	  /* the maker failed after the io was made: free, say nothing */
-	unsigned closing; /* ios still closing */
+	bool abandoned;		  /* the maker failed after the io was made: free, say nothing */
+	uint32_t close_in_flight; /* posts, when the deadline of a close was last set */
+	unsigned closing;	  /* ios still closing */
 	struct rcp_err cause;
 
 	const struct rcp_rdma_port *port;
