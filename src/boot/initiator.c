@@ -166,6 +166,8 @@ static void pipe_down(void *arg, const struct rcp_err *cause)
 	rcp_err_object(&err, run->host);
 	if (run->used)
 		err.code = RCP_E_LINK;
+	if (err.sys_errno == ETIMEDOUT && !run->ready_said)
+		rcp_err_fix(&err, "see what 'ssh %s' does there, or name another rcp with --rcp-path", run->host);
 	run_lost(run, &err);
 }
 
@@ -288,33 +290,13 @@ static void ssh_output(void *arg, const char *bytes, size_t len)
 		run->watch.remote_output(run->watch.arg, bytes, len);
 }
 
-/*
- * The peer's own ABORT, a verdict, or a protocol error were there first and stand. But a pipe that closed
- * is explained by how ssh ended; so is a login that printed words and then found no rcp.
- */
-static bool ssh_knows_better(const struct rcp_run *run, int status)
-{
-	const struct rcp_err *lost = &run->lost;
-
-	if (run->aborted)
-		return status == 255 || status < 0;
-	if (!rcp_err_is(lost) || lost->code == RCP_E_LINK)
-		return true;
-	if (run->answered || lost->sys_errno == ETIMEDOUT)
-		return false;
-	return !run->banner || status == 126 || status == 127;
-}
-
 static void ssh_exited(void *arg, const struct rcp_err *cause)
 {
 	struct rcp_run *run = arg;
 
-	bool better = ssh_knows_better(run, rcp_ssh_status(run->ssh));
-
+	run->ssh_end = *cause;
+	run->ssh_status = rcp_ssh_status(run->ssh);
 	rcp_ssh_free(&run->ssh);
-	if (run->ending || !better)
-		return;
-	run->lost = *cause;
 	if (!run->lost_ns)
 		run->lost_ns = rcp_now_ns();
 }

@@ -163,18 +163,49 @@ void run_lost(struct rcp_run *run, const struct rcp_err *err)
 	if (run->ending || rcp_err_is(&run->lost))
 		return;
 	run->lost = *err;
-	run->lost_ns = rcp_now_ns();
+	if (!run->lost_ns)
+		run->lost_ns = rcp_now_ns();
+}
+
+/*
+ * The peer's own ABORT and a protocol error stand. But a pipe that closed is explained by how ssh ended;
+ * so is a login that printed words and then found no rcp.
+ */
+static bool ssh_knows_better(const struct rcp_run *run)
+{
+	int status = run->ssh_status;
+
+	if (!rcp_err_is(&run->ssh_end))
+		return false;
+	if (!rcp_err_is(&run->lost))
+		return true;
+	if (run->aborted)
+		return status == 255 || status < 0;
+	if (run->lost.code == RCP_E_LINK)
+		return true;
+	if (run->answered || run->lost.sys_errno == ETIMEDOUT)
+		return false;
+	return !run->banner || status == 126 || status == 127;
+}
+
+/* One half of the story is there, ssh's or the pipe's: is the other to come? */
+static bool lost_waits(const struct rcp_run *run, uint64_t now)
+{
+	if (now - run->lost_ns >= LOST_MS * RCP_MS)
+		return false;
+	if (!rcp_err_is(&run->lost))
+		return run->pipe != NULL;
+	return run->ssh && run->lost.sys_errno != ETIMEDOUT &&
+	       (run->lost.code == RCP_E_LINK || !run->pipe);
 }
 
 static void lost_turn(struct rcp_run *run, uint64_t now)
 {
-	struct rcp_err err = run->lost;
-	bool silent = err.sys_errno == ETIMEDOUT;
+	struct rcp_err err;
 
-	/* ssh's own last words may name the cause better than a closed pipe does. */
-	if (!rcp_err_is(&err) || (run->ssh && !silent && now - run->lost_ns < LOST_MS * RCP_MS &&
-				  (err.code == RCP_E_LINK || !run->pipe)))
+	if (!run->lost_ns || lost_waits(run, now))
 		return;
+	err = ssh_knows_better(run) ? run->ssh_end : run->lost;
 	run->gone = !run->ctl;
 	if (err.code == RCP_E_LINK && !run->transport)
 		err.code = RCP_E_CONNECT; /* there was no link yet to lose */

@@ -117,7 +117,9 @@ struct rcp_run {
 	bool names_over, ready_said;
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
-	struct rcp_err lost;	/* the peer is gone; ssh may still say why */
+	struct rcp_err lost;	/* the peer is gone */
+	struct rcp_err ssh_end; /* ssh is gone; lost_ns: the first of the two */
+	int ssh_status;
 	uint64_t lost_ns;
 	bool gone; /* nobody is there to end in good order with */
 
