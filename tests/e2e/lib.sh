@@ -26,13 +26,14 @@ server='' session='' ssh='' copy='' # numbers of the ends and what joins them, b
 finish() {
 	local status=$? pid m
 
+	[ "$BASHPID" = $$ ] || exit # a child that has not become another program yet
 	trap - EXIT INT TERM HUP
 	# Logins first: their numbers are in a file that is about to go.
 	if [ -n "$dir" ] && [ -f "$dir/logins" ]; then
 		while read -r pid _; do kill -9 "$pid" 2>/dev/null; done <"$dir/logins"
 	fi
-	for pid in ${pids[@]+"${pids[@]}"}; do kill -9 "$pid" 2>/dev/null; done
-	wait 2>/dev/null
+	for pid in ${pids[@]+"${pids[@]}"}; do kill -9 "$pid"; done 2>/dev/null
+	wait
 	for m in ${mounts[@]+"${mounts[@]}"}; do umount -l "$m" 2>/dev/null; done
 	[ -z "$dir" ] || { chmod -R u+rwX "$dir" 2>/dev/null; rm -rf "$dir"; }
 	exit "$status"
