@@ -120,6 +120,9 @@ static void explain(struct rcp_ssh *ssh, int status)
 	else
 		rcp_err_set(&ssh->cause, code, 0, "", ssh->host, "ssh was killed by signal %d (%s)",
 			    WTERMSIG(status), strsignal(WTERMSIG(status)));
+	if (!ssh->answered && WIFEXITED(status) && !ssh->cause.fix[0])
+		rcp_err_fix(&ssh->cause, "see whether %s is rcp there, or --rcp-path=/path/to/rcp",
+			    ssh->rcp_path);
 }
 
 /* --- the loop's side --- */

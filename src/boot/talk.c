@@ -15,6 +15,7 @@
 
 #define STAGGER_NS (250 * RCP_MS)
 #define RDMA_TRY_MS 3000
+#define RELINK_NS (250 * RCP_MS)
 #define RING_WAIT_MS 15000 /* source: for LINK_RING, once a link is settled on */
 
 bool talk_is_rdma(enum rcp_link_kind kind)
@@ -165,8 +166,7 @@ static void caps_complete(struct rcp_run *run)
 	struct rcp_err err = {0};
 
 	if (run_session_new(run, run->agreed_chunk, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
@@ -179,8 +179,7 @@ void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m)
 	struct rcp_err err = {0};
 
 	if (take_caps(run, m, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 	} else if (run->caps_said) {
 		caps_complete(run);
 	}
@@ -258,8 +257,7 @@ static void no_link(struct rcp_run *run)
 			    rcp_err_reason(e));
 		rcp_err_fix(&err, "%s", e->fix[0] ? e->fix : "leave --transport=rdma away to fall back to TCP");
 	}
-	run_fault(run, &err, false);
-	run_end(run, &err);
+	run_fail(run, &err);
 }
 
 /* ---- the initiator's race ---- */
@@ -305,10 +303,42 @@ static void try_candidate(struct rcp_run *run, uint64_t now)
 	}
 }
 
+/* A TCP connection that broke can be made again. An RDMA device that failed is not trusted twice. */
+void talk_try_again(struct rcp_run *run, enum rcp_link_kind kind)
+{
+	unsigned last = run->cand_next;
+
+	if (kind == RCP_LINK_TCP && last && run->cands[last - 1].kind == kind &&
+	    run->relinks <= (unsigned)run->options->retries)
+		run->cand_next--;
+}
+
+/*
+ * Is it the link alone that was lost? A peer that is gone, too, says nothing any more: then the control
+ * connection's end is what there is to tell.
+ */
+static bool relink_waits(struct rcp_run *run, uint64_t now)
+{
+	uint64_t heard, out;
+	char text[2048];
+
+	if (!rcp_err_is(&run->relink))
+		return false;
+	rcp_ctl_count(run->ctl, &heard, &out);
+	if (heard == run->relink_heard || now - run->relink_ns < RELINK_NS)
+		return true;
+	rcp_log(&run->log, RCP_LOG_WARN, "link lost (%s): trying another way",
+		rcp_err_format(&run->relink, text, sizeof(text)));
+	run->relink = (struct rcp_err){0};
+	return false;
+}
+
 static void race(struct rcp_run *run, uint64_t now)
 {
 	bool rdma_under_way = any_attempt(run, true);
 
+	if (relink_waits(run, now))
+		return;
 	if (run->cand_next < run->cand_count) {
 		enum rcp_link_kind kind = run->cands[run->cand_next].kind;
 		bool due = talk_is_rdma(kind) ? !rdma_under_way || now - run->cand_started_ns >= STAGGER_NS
@@ -343,8 +373,7 @@ static void waited_too_long(struct rcp_run *run, uint64_t now, const char *what)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "%s", what);
 	if (run->initiator)
-		run_fault(run, &err, false);
-	run_end(run, &err);
+		run_fail(run, &err);
 }
 
 void talk_turn(struct rcp_run *run)
@@ -425,8 +454,7 @@ static void say_ring(struct rcp_attempt *a)
 
 	a->link->ops->ring_get(a->link, &ring);
 	if (rcp_receiver_attach(run->receiver, a->link, a->params.generation, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	struct rcp_msg_link_ring m = {.link = a->id,

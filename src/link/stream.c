@@ -25,8 +25,8 @@
 #define LOCAL_SNDBUF (256 << 10)
 
 /* A close waits this long for bytes to move, and so many times. */
-#define CLOSE_PATIENCE_MS    5000
-#define CLOSE_PATIENCE_TIMES 12
+#define CLOSE_PATIENCE_MS    2000
+#define CLOSE_PATIENCE_TIMES 30
 
 struct watch {
 	uv_poll_t poll; /* data: the connection */

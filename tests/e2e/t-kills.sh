@@ -21,7 +21,7 @@ begin_copy() {
 	else
 		from=box:$dir/src/f to=dst/f
 	fi
-	start_watched $slow "$@" "$from" "$to"
+	start_watched "$slow" "$@" "$from" "$to"
 }
 
 untouched() {
@@ -125,9 +125,9 @@ keep_nothing() {
 impatient() {
 	begin_copy up || return
 	kill -STOP "$server" # so that it can't end in good order
-	kill -INT "$copy"
-	kill -INT "$copy"
-	reap 5 "$copy" || fail 'a second ^C was not enough'
+	interrupt() { ! kill -INT "$copy" 2>/dev/null || is_gone "$copy"; }
+	await 5 interrupt
+	reap 1 "$copy" || fail 'a second ^C was not enough'
 	rc_is 130
 	kill -CONT "$server"
 	await 15 server_ended || fail 'the server did not end within 15 s'
@@ -169,7 +169,7 @@ tree() {
 	mkdir -p src/tree
 	for i in {1..300}; do echo "$i" >"src/tree/$i"; done
 	ln -f src/f src/tree/zz
-	start_watched $slow -r src/tree "box:$dir/dst/" || return
+	start_watched "$slow" -r src/tree "box:$dir/dst/" || return
 	kill -9 "$server"
 	reap 15 "$copy"
 	rc_is 6

@@ -20,7 +20,7 @@ start() {
 	else
 		from=box:$dir/src/f to=dst/f
 	fi
-	start_watched $slow "$@" "$from" "$to"
+	start_watched "$slow" "$@" "$from" "$to"
 }
 
 finished() {
@@ -66,7 +66,7 @@ reset() {
 	local ports
 
 	start "$1" || return
-	ports=$(event transport .detail | sed -n 's/^[^ ]*:\([0-9]*\) from [^ ]*:\([0-9]*\),.*/\1 \2/p')
+	ports=$(event transport .detail | sed -n 's/^[^ ]*:\([0-9]*\) [a-z]* [^ ]*:\([0-9]*\),.*/\1 \2/p')
 	[ -n "$ports" ] || { fail "no ports in $(event transport .detail)"; return; }
 	filter "tcp sport ${ports% *} tcp dport ${ports#* } reject with tcp reset" \
 		"tcp sport ${ports#* } tcp dport ${ports% *} reject with tcp reset"
