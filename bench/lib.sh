@@ -86,15 +86,20 @@ column() { # ARRAY NAME
 	for ((r = 1; r <= rounds; r++)); do [ -z "${values[$2,$r]:-}" ] || echo "${values[$2,$r]}"; done
 }
 
-heading() { printf '\n%s; medians of %d rounds\n\n%-52s %9s %9s %9s\n' "$1" "$rounds" '' seconds MB/s 'CPU s/GB'; }
+heading() {
+	printf '\n%s; medians of %d rounds\n\n%-52s %9s %9s %9s %9s\n' "$1" "$rounds" '' seconds MB/s 'its own' 'CPU s/GB'
+}
 
-row() { # NAME TEXT
-	local w c
+row() { # NAME TEXT: whole run; MB/s of it, and of the transfer as the peer itself tells it
+	local w c i
 	w=$(column wall "$1" | spread | cut -d' ' -f1)
 	[ -n "$w" ] || return 0
+	i=$(column within "$1" | spread | cut -d' ' -f1)
 	c=$(column cpu "$1" | spread | cut -d' ' -f1)
-	awk -v w="$w" -v c="$c" -v size="$size" -v text="$2" \
-		'BEGIN { printf "%-52s %9.2f %9.0f %9.2f\n", text, w, w ? size / w / 1e6 : 0, c / size * 1e9 }'
+	awk -v w="$w" -v c="$c" -v i="${i:-0}" -v size="$size" -v text="$2" 'BEGIN {
+		own = i > 0 ? sprintf("%.0f", size / i / 1e6) : ""
+		printf "%-52s %9.2f %9.0f %9s %9.2f\n", text, w, size / w / 1e6, own, c / size * 1e9
+	}'
 }
 
 quotients() { # ARRAY OVER UNDER: OVER / UNDER of each round
