@@ -184,14 +184,13 @@ static void sink_free(struct rcp_sink *s)
 void rcp_sink_close(struct rcp_sink **sink, bool keep)
 {
 	struct rcp_sink *s = *sink;
-	struct rcp_err ignored = {0};
 
 	if (!s)
 		return;
 	*sink = NULL;
 	if (s->part.fd >= 0 && !s->part.placed) {
 		if (keep && s->written)
-			rcp_sink_checkpoint(s, &ignored);
+			rcp_sink_claim_last(s);
 		/* A partial file that no journal speaks of is of no use to the next run. One that
 		 * we could not even look at (no memory, say) may be of use yet. */
 		bool unseen = s->part.found && !s->settled;

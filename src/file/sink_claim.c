@@ -243,6 +243,7 @@ static int claim_written(struct rcp_sink *s, struct rcp_err *err)
 		return rcp_sink_no_room(s, errno, "fdatasync", err);
 	}
 	if (append_snapshot(s) < 0) {
+		s->no_room = errno == ENOSPC || errno == EDQUOT;
 		/* The copy itself is well; what was claimed before stays claimed. */
 		rcp_sink_set_remark(
 			s,
@@ -265,4 +266,48 @@ int rcp_sink_checkpoint(struct rcp_sink *sink, struct rcp_err *err)
 
 	atomic_flag_clear(&sink->busy);
 	return rc;
+}
+
+/* Only where nobody writes. */
+static void give_back(struct rcp_sink *s, uint64_t index)
+{
+	uint64_t bit = UINT64_C(1) << (index % 64);
+
+	atomic_fetch_and_explicit(&s->written[index / 64], ~bit, memory_order_relaxed);
+	fallocate(s->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		  (off_t)(index * s->chunk_bytes), (off_t)rcp_sink_cell(s, index));
+}
+
+static void claim_again(struct rcp_sink *s)
+{
+	struct rcp_err ignored = {0};
+
+	/* Which of the claims got through is not known, and a second one does no harm. */
+	memset(s->claimed, 0, (size_t)(s->chunks / 64 + 1) * sizeof(*s->claimed));
+	s->journal_off = s->no_room = false;
+	claim_written(s, &ignored);
+}
+
+/*
+ * A disk that is full has no room for the journal either, and without it all that was written is of no
+ * use. So what half-written chunks take is given back, and if that is nothing, one whole chunk.
+ */
+void rcp_sink_claim_last(struct rcp_sink *s)
+{
+	struct rcp_err ignored = {0};
+	uint64_t last = UINT64_MAX;
+
+	rcp_sink_checkpoint(s, &ignored);
+	for (uint64_t i = 0; s->no_room && i < s->chunks; i++) {
+		if (rcp_sink_is_written(s, i))
+			last = i;
+		else
+			give_back(s, i);
+	}
+	if (s->no_room)
+		claim_again(s);
+	if (s->no_room && last < s->chunks) {
+		give_back(s, last);
+		claim_again(s);
+	}
 }

@@ -40,6 +40,7 @@ struct rcp_sink {
 	uint64_t *claimed;	    /* a bit a chunk; NULL until the first claim */
 	uint64_t *pending;	    /* a bit a chunk: being claimed now */
 	bool journal_off;	    /* it failed: no more claims */
+	bool no_room;		    /* it failed for want of room */
 	bool named;		    /* the directory was synced: both names are on disk */
 
 	_Atomic(const char *) remark;
@@ -80,6 +81,9 @@ int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call,
 
 /* After rcp_part_open: what an earlier run left is checked and taken up, or thrown away. */
 int rcp_sink_take_up(struct rcp_sink *s, struct rcp_err *err);
+
+/* The last claim, when nobody writes any more. */
+void rcp_sink_claim_last(struct rcp_sink *s);
 
 void rcp_sink_set_remark(struct rcp_sink *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
