@@ -284,7 +284,7 @@ moved() {
 
 note() { printf '#   %s\n' "$*"; }
 fail() { failed=1; note "$*"; }
-show() { tail -n 8 "$dir/$1" | cut -c 1-600 | sed "s/^/#     $1: /"; }
+show() { tail -n 8 "$dir/$1" | cut -c 1-600 | tr -c '[:print:]\n' '?' | sed "s/^/#     $1: /"; }
 
 rc_is() { [ "$rc" = "$1" ] || fail "exit status $rc, not $1"; }
 err_has() {
@@ -298,7 +298,8 @@ own_lines() {
 	[ "$(grep -c '^rcp' "$dir/err")" = "$1" ] || { fail "standard error has $(grep -c '^rcp' "$dir/err") lines of rcp, not $1"; show err; }
 }
 out_empty() { [ ! -s "$dir/out" ] || fail 'standard output is not empty'; }
-is() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
+is() { [ "$2" = "$3" ] || fail "$1 is $(printf %q "${2:0:300}"), not $(printf %q "${3:0:300}")"; }
+old() { cmp -s "$1" <(echo old) || fail "$1 is not the old file"; }
 sum_is() { is "summary $1" "$(summary "$1")" "$2"; }
 same() { cmp -- "$1" "$2" >"$dir/cmp" 2>&1 || fail "$(cat "$dir/cmp")"; }
 same_tree() { diff -r -- "$1" "$2" >"$dir/diff" 2>&1 || { fail "trees differ"; sed 's/^/#     /' "$dir/diff" | head -n 10; }; }

@@ -49,6 +49,7 @@ wrong_version() {
 
 	{
 		printf '\0rcp-1\r\n'
+		# shellcheck disable=SC2059
 		printf "\\0\\0\\0\\x$(printf %x $((18 + ${#software})))\\0\\1\\0\\0"  # length, HELLO
 		printf 'rcp1\0\143\0\143\0\0\0\0\0\0\0\0\0'"\\x$(printf %x ${#software})$software"
 	} >bin/hello
