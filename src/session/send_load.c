@@ -393,11 +393,11 @@ static void extent_find(struct send_entry *e)
 {
 	if (!(e->flags & RCP_ENTRY_SPARSE))
 		return;
-	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->extent_start, &e->extent_end))
+	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->found_start, &e->found_end))
 		return;
-	if (e->extent_start >= e->fid.size) {
-		e->extent_start = UINT64_MAX;
-		e->extent_end = 0;
+	if (e->found_start >= e->fid.size) {
+		e->found_start = UINT64_MAX;
+		e->found_end = 0;
 	}
 }
 
@@ -421,6 +421,8 @@ static void open_done(struct rcp_job *job)
 
 	s->jobs--;
 	e->extent_due = false;
+	e->extent_start = e->found_start;
+	e->extent_end = e->found_end;
 	if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
 		send_entry_fail(s, e, &e->err);
 	else if (e->state == SEND_OPENING)
