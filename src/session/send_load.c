@@ -344,8 +344,19 @@ static struct send_window *window_new(struct send_entry *e, uint64_t offset)
 	return w;
 }
 
+/*
+ * A link that has the loop's thread or another one read the bytes from the mapping would die of SIGBUS
+ * where the file gets shorter meanwhile. RDMA has them pinned, sendfile never touches them.
+ */
+static bool can_send_mapped(const struct rcp_sender *s)
+{
+	return s->link->caps.needs_mem || s->link->caps.sendfile;
+}
+
 static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 {
+	if (!can_send_mapped(s))
+		return false;
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;
 	/* Less than a chunk gains nothing from a mapping of its own. */
