@@ -227,7 +227,9 @@ write_watched() {
 		echo \$PPID >'$dir/session.pid'
 		exec 3<&-
 		wait \$!
-		echo \$? >'$dir/server.rc'
+		status=\$?
+		echo "\$status" >'$dir/server.rc'
+		exit "\$status"
 	END
 	# -S: which ssh it is
 	cat >"$dir/bin/ssh-watched" <<-END
@@ -247,7 +249,7 @@ start_watched() {
 	pids+=("$server")
 }
 
-server_rc_is() { is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
+server_rc_is() { await 5 test -s server.rc; is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
 server_ended() { [ -s server.rc ] || is_gone "$server"; }
 
 # ---- running rcp ----

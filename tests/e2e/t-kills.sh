@@ -149,7 +149,7 @@ hanging() {
 # Beyond 256 MiB a kill -9 costs at most what came since the last checkpoint.
 far_on() {
 	data src/large 419430400
-	start_watched --bwlimit=150M src/large "box:$dir/dst/" || return
+	start_watched --bwlimit=70M src/large "box:$dir/dst/" || return
 	beyond=300000000
 	await 60 moved 300000000
 	beyond=1000000
