@@ -44,6 +44,7 @@ other() {
 }
 
 # A HELLO as rcp-protocol(7) has it, of a version that is none of ours.
+# shellcheck disable=SC2059
 wrong_version() {
 	local software='rcp 9.9.9'
 
