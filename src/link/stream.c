@@ -294,7 +294,6 @@ static void try_leave(struct stream_loop *l)
 static void turn(struct stream_loop *l)
 {
 	struct stream *s = &l->stream;
-	bool more = false;
 
 	if (!s->up && !s->closing && !s->over) {
 		s->up = true;
@@ -303,7 +302,7 @@ static void turn(struct stream_loop *l)
 	/* What follows may wake us again: that is for the next turn. */
 	uv_idle_stop(&l->turn);
 	if (s->role == RCP_ROLE_SOURCE)
-		more = stream_source_turn(s);
+		stream_source_turn(s);
 	else
 		stream_sink_turn(s);
 	if (s->closing && !s->over)
@@ -313,8 +312,6 @@ static void turn(struct stream_loop *l)
 		return;
 	}
 	look_for(l);
-	if (more)
-		stream_wake(s);
 }
 
 static void on_turn(uv_idle_t *handle)

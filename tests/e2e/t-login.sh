@@ -48,6 +48,7 @@ other() {
 wrong_version() {
 	local software='rcp 9.9.9'
 
+	# shellcheck disable=SC2059 # the format is the frame
 	{
 		printf '\0rcp-1\r\n'
 		printf "\\0\\0\\0\\x$(printf %x $((18 + ${#software})))\\0\\1\\0\\0"  # length, HELLO
