@@ -82,12 +82,18 @@ alone() {
 	finished
 }
 
-for way in up down; do
-	t "all packets dropped, $way, tcp" lost $way
-	t "all packets dropped, $way, ssh" lost $way --transport=ssh
-	t "a gap of 5 s, $way, tcp" gap $way
-	t "the data connection is reset, $way" alone reset $way
-	t "the data connection is stuck, $way" alone stuck $way
-done
+t 'all packets dropped, up, tcp' lost up
+t 'all packets dropped, down, ssh' lost down --transport=ssh
+t 'a gap of 5 s, down, tcp' gap down
 t 'a gap of 5 s, up, ssh' gap up --transport=ssh
+t 'the data connection is reset, up' alone reset up
+t 'the data connection is reset, down' alone reset down
+t 'the data connection is stuck, up' alone stuck up
+if full; then
+	t 'all packets dropped, down, tcp' lost down
+	t 'all packets dropped, up, ssh' lost up --transport=ssh
+	t 'a gap of 5 s, up, tcp' gap up
+	t 'a gap of 5 s, down, ssh' gap down --transport=ssh
+	t 'the data connection is stuck, down' alone stuck down
+fi
 end
