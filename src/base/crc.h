@@ -1,6 +1,7 @@
 /*
  * CRC-32 (the polynomial of gzip, zlib and Ethernet, reflected, initial value and final XOR as
- * zlib's crc32). Engine: ISA-L where built in, zlib otherwise; both give the same value.
+ * zlib's crc32). Engine: ISA-L where built in and faster here (tried at first use), zlib otherwise;
+ * both give the same value.
  * Pure functions, any thread.
  */
 #ifndef RCP_BASE_CRC_H

@@ -124,6 +124,33 @@ static void crc_is_gzips(void **state)
 		assert_int_equal(rcp_crc32_zeros(n), rcp_crc32(0, zeros, n));
 }
 
+/* Bit by bit, as the polynomial says. */
+static uint32_t slow_crc(const unsigned char *p, size_t len)
+{
+	uint32_t crc = UINT32_MAX;
+
+	for (; len--; p++) {
+		crc ^= *p;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return ~crc;
+}
+
+/* Whichever engine this host runs. */
+static void crc_of_every_length(void **state)
+{
+	const char *engine = rcp_crc32_engine();
+	unsigned char data[1500];
+
+	(void)state;
+	assert_true(!strcmp(engine, "zlib") || !strcmp(engine, "isa-l"));
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (unsigned char)(i * i * 31 >> 3);
+	for (size_t n = 0; n + 7 < sizeof(data); n += n < 300 ? 1 : 97)
+		assert_int_equal(rcp_crc32(0, data + n % 8, n), slow_crc(data + n % 8, n));
+}
+
 struct counted {
 	struct rcp_job job;
 	pthread_t ran_by;
@@ -194,6 +221,7 @@ int main(void)
 		cmocka_unit_test(cursor_overrun_is_sticky),
 		cmocka_unit_test(writer_stops_at_its_maximum),
 		cmocka_unit_test(crc_is_gzips),
+		cmocka_unit_test(crc_of_every_length),
 		cmocka_unit_test(pool_runs_each_job_once),
 		cmocka_unit_test(pool_free_finishes_what_was_submitted),
 	};
