@@ -21,8 +21,10 @@ struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
-	if (!channel)
+	if (!channel) {
+		errno = rcp_verbs_node_errno("rdma_cm", errno);
 		rcp_verbs_err_errno(err, RCP_E_CONNECT, "rdma_create_event_channel", NULL);
+	}
 	return channel;
 }
 
@@ -119,8 +121,12 @@ static void on_route(struct verbs_link *v, const struct verbs_cm_event *ev)
 	}
 	conn_param(v, data, &param);
 	v->state = VERBS_CONNECT;
-	if (rdma_connect(v->conn.id, &param) != 0)
-		fail_errno(v, "rdma_connect");
+	if (v->port->transport != RCP_RDMA_IWARP) {
+		if (rdma_connect(v->conn.id, &param) != 0)
+			fail_errno(v, "rdma_connect");
+	} else if (rcp_verbs_dial_start(v, &param, &e) != 0) {
+		rcp_verbs_link_fail(v, &e);
+	}
 }
 
 static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev)

@@ -190,10 +190,8 @@ int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rc
 	return c->id ? recvs_post(v, err) : rcp_verbs_oob_init(v, err) || recvs_post(v, err);
 }
 
-void rcp_verbs_conn_stop(struct verbs_link *v)
+void rcp_verbs_conn_stop(struct verbs_conn *c)
 {
-	struct verbs_conn *c = &v->conn;
-
 	if (c->qp && c->id)
 		rdma_destroy_qp(c->id);
 	else if (c->qp)
@@ -214,10 +212,8 @@ void rcp_verbs_conn_stop(struct verbs_link *v)
 }
 
 /* Workers may read the ring and hold registrations until here. */
-void rcp_verbs_conn_free(struct verbs_link *v)
+void rcp_verbs_conn_free(struct verbs_conn *c)
 {
-	struct verbs_conn *c = &v->conn;
-
 	if (c->memory_mr)
 		ibv_dereg_mr(c->memory_mr);
 	free(c->memory);

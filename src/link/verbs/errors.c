@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static int errno_of(int ret)
 {
@@ -51,6 +52,19 @@ void rcp_verbs_memlock_raise(void)
 	}
 }
 
+/*
+ * rdma-core says ENOENT or ENODEV for a device node that may not be opened. Ask the node itself.
+ */
+int rcp_verbs_node_errno(const char *node, int e)
+{
+	char path[96];
+
+	if (e != ENOENT && e != ENODEV)
+		return e;
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", node);
+	return access(path, R_OK | W_OK) == 0 ? e : errno;
+}
+
 static void fix_memlock(struct rcp_err *err)
 {
 	struct rlimit limit;
@@ -84,6 +98,8 @@ static const struct fix fixes[] = {
 	 "give the user read and write access to /dev/infiniband/uverbs* (udev rule or group)"},
 	{"ibv_open_device", EPERM,
 	 "give the user read and write access to /dev/infiniband/uverbs* (udev rule or group)"},
+	{"ibv_open_device", ENOENT,
+	 "/dev/infiniband lacks the device's node: `modprobe ib_uverbs`, and let udev run"},
 	{"rdma_create_event_channel", ENODEV,
 	 "`modprobe rdma_ucm`, or use --connect=oob, which needs no rdma_cm"},
 	{"rdma_create_event_channel", ENOENT,
@@ -139,7 +155,7 @@ static const struct wc_words wc_words[] = {
 	{IBV_WC_LOC_PROT_ERR,
 	 "this device refused to read the memory: it isn't registered any more", NULL},
 	{IBV_WC_LOC_QP_OP_ERR, "this device could not carry out the operation",
-	 "its driver may not know RDMA WRITE with immediate data"},
+	 "the port may have gone down, or its driver may not know RDMA WRITE with immediate data"},
 	{IBV_WC_LOC_ACCESS_ERR, "this device was refused access to local memory", NULL},
 	{IBV_WC_WR_FLUSH_ERR, "the connection ended", NULL},
 	{IBV_WC_FATAL_ERR, "the device reports a fatal error", "look into the kernel's log"},

@@ -5,9 +5,9 @@
  *   link.c    a link's life        conn.c    PD, CQ, QP, memory      post.c   source side
  *   cm.c      rdma_cm, client      listen.c  rdma_cm, server         recv.c   sink side
  *   oob.c     without rdma_cm      queue.c   completions, messages   async.c  the device's events
- *   events.c  libuv                errors.c  errors in words         layout.c bytes
+ *   dial.c    rdma_connect, iWARP  events.c  libuv                   errors.c errors in words
  *
- * All on the loop's thread but reg and unreg.
+ * All on the loop's thread but reg, unreg and the one call in dial.c.
  */
 #ifndef RCP_LINK_VERBS_PRIV_H
 #define RCP_LINK_VERBS_PRIV_H
@@ -69,7 +69,7 @@ void rcp_verbs_addrs_by_hardware(struct rcp_rdma_port *port, const struct ifaddr
 
 /* ---- libuv (events.c) ---- */
 
-enum verbs_fd { VERBS_FD_QUEUE, VERBS_FD_CM, VERBS_FD_ASYNC, VERBS_FDS };
+enum verbs_fd { VERBS_FD_QUEUE, VERBS_FD_CM, VERBS_FD_ASYNC, VERBS_FD_DIAL, VERBS_FDS };
 struct verbs_io;
 struct verbs_io_ops {
 	void (*readable)(void *arg, enum verbs_fd which);
@@ -81,6 +81,8 @@ int rcp_verbs_io_new(struct uv_loop_s *loop, const struct verbs_io_ops *ops, voi
 		     struct rcp_err *err, struct verbs_io **out);
 /* Makes fd non-blocking and watches it until io_close. */
 int rcp_verbs_io_watch(struct verbs_io *io, enum verbs_fd which, int fd, struct rcp_err *err);
+/* Not any more, from now on; fd may be closed. */
+void rcp_verbs_io_forget(struct verbs_io *io, enum verbs_fd which);
 /* ops->kick soon, from the loop; many kicks may become one. */
 void rcp_verbs_io_kick(struct verbs_io *io);
 /* ops->timeout once after ms; 0 stops it. */
@@ -98,6 +100,8 @@ int rcp_verbs_err_ret(struct rcp_err *err, enum rcp_code code, int ret, const ch
 int rcp_verbs_err_errno(struct rcp_err *err, enum rcp_code code, const char *call,
 			const char *object);
 void rcp_verbs_err_fix(struct rcp_err *err);
+/* What opening /dev/infiniband/<node> really failed with; e: what rdma-core says. */
+int rcp_verbs_node_errno(const char *node, int e);
 /* A completion with a bad status. what: "chunk", "credits" ... */
 void rcp_verbs_err_wc(struct rcp_err *err, const struct ibv_wc *wc, const char *what,
 		      const char *object);
@@ -181,6 +185,7 @@ struct verbs_link {
 	struct verbs_io *io;
 	struct verbs_async *async;
 	struct verbs_link *async_next;
+	struct verbs_dial *dial; /* rdma_connect under way in a thread */
 
 	enum verbs_state state;
 	enum rcp_role role;
@@ -241,8 +246,8 @@ void rcp_verbs_link_name(struct verbs_link *v);
 /* conn.c */
 int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rcp_err *err);
 /* QP and CQ go: nothing of the device touches the link's memory after this. */
-void rcp_verbs_conn_stop(struct verbs_link *v);
-void rcp_verbs_conn_free(struct verbs_link *v);
+void rcp_verbs_conn_stop(struct verbs_conn *c);
+void rcp_verbs_conn_free(struct verbs_conn *c);
 /* RNR timer, path MTU, fabric, caps.detail: once connected. */
 void rcp_verbs_conn_settle(struct verbs_link *v);
 void rcp_verbs_conn_detail(struct verbs_link *v);
@@ -292,6 +297,13 @@ void rcp_verbs_cm_readable(struct verbs_link *v);
 void rcp_verbs_cm_accept(struct verbs_link *v, struct rdma_cm_id *id);
 void rcp_verbs_cm_options(const struct rcp_rdma *rdma, struct rdma_cm_id *id);
 struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err);
+
+/* dial.c: rdma_connect on iWARP, where it may block. An error of the call itself fails the link. */
+int rcp_verbs_dial_start(struct verbs_link *v, const struct rdma_conn_param *param,
+			 struct rcp_err *err);
+void rcp_verbs_dial_readable(struct verbs_link *v);
+/* True: the call is still under way, and the connection went to its thread; v->conn is empty. */
+bool rcp_verbs_dial_leave(struct verbs_link *v);
 
 /* oob.c */
 /* A QP of our own: RESET to INIT. */
