@@ -2,7 +2,6 @@
 
 #include "wire/msg.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -69,16 +68,9 @@ static bool ssh_server(const char *ssh_connection, union rcp_sa *sa)
 {
 	char ip[64];
 
-	memset(sa, 0, sizeof(*sa));
 	if (!ssh_connection || sscanf(ssh_connection, "%*63s %*15s %63s", ip) != 1)
 		return false;
-	const char *four = strncmp(ip, "::ffff:", 7) == 0 ? ip + 7 : ip;
-
-	if (inet_pton(AF_INET, four, &sa->in.sin_addr) == 1)
-		sa->sa.sa_family = AF_INET;
-	else if (inet_pton(AF_INET6, ip, &sa->in6.sin6_addr) == 1)
-		sa->sa.sa_family = AF_INET6;
-	return sa->sa.sa_family && !is_unusable(sa);
+	return rcp_sa_parse(ip, sa) && !is_unusable(sa);
 }
 
 static bool fits(const union rcp_sa *sa, int family)

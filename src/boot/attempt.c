@@ -1,6 +1,7 @@
 /* One try at one link, at either end: making it, proving it, closing it. */
 #include "boot/run.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 #include "link/stream.h"
 
@@ -14,7 +15,7 @@
 
 static void probe_work(struct rcp_job *job)
 {
-	struct rcp_attempt *a = (struct rcp_attempt *)((char *)job - offsetof(struct rcp_attempt, probe));
+	struct rcp_attempt *a = RCP_CONTAINER(job, struct rcp_attempt, probe);
 	size_t len = a->params.chunk_bytes;
 	struct rcp_mem *mem = NULL;
 	void *buf = NULL;
@@ -31,7 +32,7 @@ static void probe_work(struct rcp_job *job)
 
 static void probe_done(struct rcp_job *job)
 {
-	struct rcp_attempt *a = (struct rcp_attempt *)((char *)job - offsetof(struct rcp_attempt, probe));
+	struct rcp_attempt *a = RCP_CONTAINER(job, struct rcp_attempt, probe);
 	struct rcp_err err = a->err;
 
 	a->probing = false;
@@ -346,12 +347,62 @@ int attempt_oob(struct rcp_attempt *a, const struct rcp_msg_link_oob *m)
 
 /* ---- the pipe ---- */
 
+/* The link may outlive the control connection by a little, so it knows the run instead. */
+
+static int pipe_send_chunk(void *arg, const uint8_t *head, size_t head_len, const void *body,
+			   size_t body_len, void (*done)(void *done_arg, bool ok), void *done_arg)
+{
+	struct rcp_run *run = arg;
+
+	return run->ctl ? rcp_ctl_send_chunk(run->ctl, head, head_len, body, body_len, done, done_arg)
+			: (int)RCP_E_LINK;
+}
+
+static void pipe_send(void *arg, enum rcp_msg_type type, const void *msg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ctl)
+		rcp_ctl_send(run->ctl, type, msg);
+}
+
+/* Without a control connection the run's next turn does it. */
+static void pipe_wake(void *arg)
+{
+	struct rcp_run *run = arg;
+
+	if (run->ctl)
+		rcp_ctl_wake(run->ctl);
+}
+
+void attempt_pipes_run(struct rcp_run *run)
+{
+	for (struct rcp_attempt *a = run->attempts; a; a = a->next) {
+		if (a->link && a->cand.kind == RCP_LINK_PIPE && !a->link_down)
+			rcp_pipe_link_run(a->link);
+	}
+}
+
+void attempt_pipes_lost(struct rcp_run *run, const struct rcp_err *cause)
+{
+	for (struct rcp_attempt *a = run->attempts; a; a = a->next) {
+		if (a->link && a->cand.kind == RCP_LINK_PIPE && !a->link_down)
+			rcp_pipe_link_lost(a->link, cause);
+	}
+}
+
 static int make_pipe(struct rcp_attempt *a)
 {
-	struct rcp_pipe_out out = rcp_ctl_pipe_out(a->run->ctl);
+	struct rcp_pipe_out out = {
+		.arg = a->run, .send_chunk = pipe_send_chunk, .send = pipe_send, .wake = pipe_wake};
 
 	rcp_ctl_set_chunk_bytes(a->run->ctl, a->params.chunk_bytes);
-	return rcp_pipe_link_new(&out, &a->params, &a->err, &a->link);
+	if (rcp_pipe_link_new(&out, &a->params, &a->err, &a->link))
+		return (int)a->err.code;
+	/* The last way of all, where TCP carried the control connection but no data streams. */
+	if (a->run->ctl == a->run->tls)
+		a->link->caps.transport = "tcp";
+	return 0;
 }
 
 uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room)

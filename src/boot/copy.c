@@ -215,6 +215,14 @@ int rcp_copy_new(const struct rcp_options *options, const struct rcp_watch *watc
 	return (int)err.code;
 }
 
+/* The ends after which a rerun goes on from here. A file that failed by itself (RCP_E_PARTIAL) keeps
+ * nothing. */
+static bool keeps_partials(int code)
+{
+	return code == RCP_EXIT_INTEGRITY || code == RCP_EXIT_IO || code == RCP_EXIT_LINK ||
+	       code == RCP_EXIT_INTERRUPTED || code == RCP_EXIT_TERMINATED;
+}
+
 static void tell_summary(struct rcp_run *run, int code)
 {
 	const struct rcp_session_stats *st = &run->stats;
@@ -236,7 +244,7 @@ static void tell_summary(struct rcp_run *run, int code)
 				.crc32_known = st->crc_known,
 				.crc32 = st->crc,
 				.bottleneck = rcp_session_bottleneck(st),
-				.resumable = code != RCP_EXIT_OK && code != RCP_EXIT_USAGE && st->entries_seen &&
+				.resumable = keeps_partials(code) && st->entries_seen &&
 					     !(run->req.flags & RCP_OPT_NO_RESUME)};
 
 	if (s.seconds > 0)

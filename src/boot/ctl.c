@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define GRACE_MS 100 /* for what came in time and was not read */
+
 static void destroy(struct rcp_ctl *ctl)
 {
 	rcp_tls_free(&ctl->tls);
@@ -216,10 +218,30 @@ void ctl_arm(struct rcp_ctl *ctl)
 		uv_timer_stop(&ctl->timer);
 }
 
+/* Bytes wait to be read: it may be us who were asleep (stopped, swapped out), not the peer. */
+static bool words_wait(const struct rcp_ctl *ctl)
+{
+	struct pollfd p = {.fd = ctl->r.fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* A little more time to read them; once, or a trickle could go on for ever. */
+static bool grace(struct rcp_ctl *ctl, uint64_t *deadline)
+{
+	if (ctl->graced || !words_wait(ctl))
+		return false;
+	ctl->graced = true;
+	*deadline = uv_now(ctl->loop) + GRACE_MS;
+	return true;
+}
+
 static void handshake_late(struct rcp_ctl *ctl)
 {
 	char s[32];
 
+	if (grace(ctl, &ctl->open_at))
+		return;
 	rcp_err_set(&ctl->cause, RCP_E_CONNECT, ETIMEDOUT, "", ctl->name,
 		    "no TLS handshake within %s", seconds(ctl->open_ms, s));
 	ctl_die(ctl);
@@ -229,6 +251,8 @@ static void message_late(struct rcp_ctl *ctl)
 {
 	char s[32];
 
+	if (grace(ctl, &ctl->expect_at))
+		return;
 	rcp_err_set(&ctl->cause, RCP_E_CONNECT, ETIMEDOUT, "", ctl->name,
 		    "no %s from the peer within %s", ctl->expected, seconds(ctl->expect_ms, s));
 	ctl_die(ctl);
@@ -241,13 +265,11 @@ static void end_late(struct rcp_ctl *ctl)
 	ctl_die(ctl);
 }
 
-/* Silent for too long. If we were the ones asleep (stopped, swapped out), its words are waiting. */
 static void silence(struct rcp_ctl *ctl)
 {
-	struct pollfd p = {.fd = ctl->r.fd, .events = POLLIN};
 	char s[32];
 
-	if (poll(&p, 1, 0) > 0) {
+	if (words_wait(ctl)) {
 		ctl->last_in = uv_now(ctl->loop);
 		return;
 	}
@@ -305,6 +327,7 @@ void rcp_ctl_expect(struct rcp_ctl *ctl, unsigned ms, const char *what)
 		return;
 	uv_update_time(ctl->loop);
 	ctl->expect_ms = ms;
+	ctl->graced = false;
 	ctl->expect_at = ms ? uv_now(ctl->loop) + ms : 0;
 	snprintf(ctl->expected, sizeof(ctl->expected), "%s", ms ? what : "");
 	ctl_arm(ctl);

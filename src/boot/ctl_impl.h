@@ -72,6 +72,7 @@ struct rcp_ctl {
 	uint64_t open_at, expect_at, end_at, last_in, last_out;
 	unsigned open_ms, expect_ms, ping_ms, dead_ms;
 	char expected[48];
+	bool graced; /* expect_at or open_at was put off once */
 
 	struct rcp_tls *tls; /* NULL: a pipe */
 	bool server;

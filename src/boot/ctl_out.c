@@ -61,7 +61,8 @@ static void queued(struct rcp_ctl *ctl, size_t bytes)
 {
 	ctl->queued += bytes;
 	ctl->undrained = true;
-	if (ctl->queued - ctl->queued_chunks > RCP_CTL_QUEUE_MAX) {
+	/* Chunks have a bound of their own. */
+	if (ctl->queued > ctl->queued_chunks + RCP_CTL_QUEUE_MAX) {
 		rcp_err_set(&ctl->cause, RCP_E_LINK, 0, "", ctl->name,
 			    "the peer does not read what it is sent: %zu bytes wait", ctl->queued);
 		ctl_die(ctl);
@@ -164,7 +165,7 @@ static void pop(struct rcp_ctl *ctl, bool ok)
 	if (!ctl->head)
 		ctl->tail = NULL;
 	if (s->ref)
-		ctl->queued_chunks -= s->len;
+		ctl->queued_chunks -= s->len - s->at; /* left only where it is dropped */
 	if (s->done && ctl->ops)
 		s->done(s->done_arg, ok);
 	seg_free(s);
@@ -173,13 +174,16 @@ static void pop(struct rcp_ctl *ctl, bool ok)
 /* bytes of the queue's front are written. */
 static void consume(struct rcp_ctl *ctl, size_t bytes)
 {
-	ctl->queued -= bytes;
 	ctl->out_total += bytes;
 	while (ctl->head) {
 		size_t left = seg_len(ctl->head) - ctl->head->at;
 		size_t n = bytes < left ? bytes : left;
 
+		/* Exact before each done, which may queue more. */
 		ctl->head->at += n;
+		ctl->queued -= n;
+		if (ctl->head->ref)
+			ctl->queued_chunks -= n;
 		bytes -= n;
 		if (n < left)
 			return;

@@ -11,12 +11,6 @@
 #define ANSWER_MS 20000 /* HELLO and READY after the login */
 #define TLS_MS 5000
 
-static void fail(struct rcp_run *run, const struct rcp_err *err)
-{
-	run_fault(run, err, false);
-	run_end(run, err);
-}
-
 /* ---- TCP and TLS, or not ---- */
 
 static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
@@ -33,7 +27,7 @@ static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
 
 			rcp_err_object(&err, run->host);
 			rcp_err_fix(&err, "open a TCP port to that host, or use --transport=auto to go through ssh");
-			fail(run, &err);
+			run_fail(run, &err);
 			return;
 		}
 	}
@@ -122,7 +116,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 			    "%s there speaks protocol versions %u to %u, this rcp speaks %u to %u", software,
 			    m->version_min, m->version_max, RCP_VERSION_MIN, RCP_VERSION_MAX);
 		rcp_err_fix(&err, "install the same version at both ends, or name another with --rcp-path");
-		fail(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	rcp_log(&run->log, RCP_LOG_INFO, "%s: %s", run->host, software);
@@ -137,7 +131,7 @@ static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
 
 	if (run->ready_said || rcp_addrs_decode(m->addrs, &err, &run->addrs)) {
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: READY twice");
-		fail(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	run->ready_said = true;
@@ -172,6 +166,8 @@ static void pipe_down(void *arg, const struct rcp_err *cause)
 	rcp_err_object(&err, run->host);
 	if (run->used)
 		err.code = RCP_E_LINK;
+	if (err.sys_errno == ETIMEDOUT && !run->ready_said)
+		rcp_err_fix(&err, "see what 'ssh %s' does there, or name another rcp with --rcp-path", run->host);
 	run_lost(run, &err);
 }
 
@@ -179,6 +175,7 @@ static void pipe_banner(void *arg, const char *bytes, size_t len)
 {
 	struct rcp_run *run = arg;
 
+	run->banner = true;
 	if (run->watch.remote_output)
 		run->watch.remote_output(run->watch.arg, bytes, len);
 }
@@ -187,6 +184,7 @@ static void pipe_ready(void *arg)
 {
 	struct rcp_run *run = arg;
 
+	run->answered = true;
 	if (run->ssh)
 		rcp_ssh_answered(run->ssh);
 	rcp_ctl_expect(run->pipe, ANSWER_MS, "greeting");
@@ -296,15 +294,11 @@ static void ssh_exited(void *arg, const struct rcp_err *cause)
 {
 	struct rcp_run *run = arg;
 
+	run->ssh_end = *cause;
+	run->ssh_status = rcp_ssh_status(run->ssh);
 	rcp_ssh_free(&run->ssh);
-	if (run->ending)
-		return;
-	/* The peer's own ABORT, a verdict, or a protocol error were there first and stand. */
-	if (!rcp_err_is(&run->lost) || run->lost.code == RCP_E_LINK) {
-		run->lost = *cause;
-		if (!run->lost_ns)
-			run->lost_ns = rcp_now_ns();
-	}
+	if (!run->lost_ns)
+		run->lost_ns = rcp_now_ns();
 }
 
 static const struct rcp_ssh_ops ssh_ops = {.output = ssh_output, .exited = ssh_exited};

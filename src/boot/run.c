@@ -12,6 +12,9 @@
 
 #define TICK_MS 20
 #define END_MS 8000 /* for everything to close in good order */
+#define CLOSE_MS 2000 /* for one connection, or ssh */
+#define GONE_MS 200   /* the same where nobody is there any more */
+#define LOST_MS 2000  /* for ssh to end after its pipe */
 
 uint64_t run_now(void *arg)
 {
@@ -36,10 +39,34 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 {
 	struct rcp_fault f;
 
-	if (!run->watch.fault)
+	/* A responder's faults travel to the initiator, which tells the user once. */
+	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)))
 		return;
 	fault_of(err, warning, &f);
 	run->watch.fault(run->watch.arg, &f);
+}
+
+static void interruption(const struct rcp_run *run, struct rcp_err *err)
+{
+	rcp_err_set(err, run->cancel_code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED, 0,
+		    "", NULL, "interrupted");
+}
+
+/* A terminal sends ^C to ssh, too, and a session's end its SIGTERM or SIGHUP: what breaks by that is
+ * no news. */
+void run_fail(struct rcp_run *run, const struct rcp_err *err)
+{
+	struct rcp_err stop = {0};
+
+	if (run->ending)
+		return;
+	if (run->cancel_code) {
+		interruption(run, &stop);
+		run_end(run, &stop);
+		return;
+	}
+	run_fault(run, err, false);
+	run_end(run, err);
 }
 
 static void env_fault(void *arg, const struct rcp_err *err, bool warning)
@@ -136,17 +163,52 @@ void run_lost(struct rcp_run *run, const struct rcp_err *err)
 	if (run->ending || rcp_err_is(&run->lost))
 		return;
 	run->lost = *err;
-	run->lost_ns = rcp_now_ns();
+	if (!run->lost_ns)
+		run->lost_ns = rcp_now_ns();
+}
+
+/*
+ * The peer's own ABORT and a protocol error stand. But a pipe that closed is explained by how ssh ended;
+ * so is a login that printed words and then found no rcp.
+ */
+static bool ssh_knows_better(const struct rcp_run *run)
+{
+	int status = run->ssh_status;
+
+	if (!rcp_err_is(&run->ssh_end))
+		return false;
+	if (!rcp_err_is(&run->lost))
+		return true;
+	if (run->aborted)
+		return status == 255 || status < 0;
+	if (run->lost.code == RCP_E_LINK)
+		return true;
+	if (run->answered || run->lost.sys_errno == ETIMEDOUT)
+		return false;
+	return !run->banner || status == 126 || status == 127;
+}
+
+/* One half of the story is there, ssh's or the pipe's: is the other to come? */
+static bool lost_waits(const struct rcp_run *run, uint64_t now)
+{
+	if (now - run->lost_ns >= LOST_MS * RCP_MS)
+		return false;
+	if (!rcp_err_is(&run->lost))
+		return run->pipe != NULL;
+	return run->ssh && run->lost.sys_errno != ETIMEDOUT &&
+	       (run->lost.code == RCP_E_LINK || !run->pipe);
 }
 
 static void lost_turn(struct rcp_run *run, uint64_t now)
 {
-	struct rcp_err err = run->lost;
+	struct rcp_err err;
 
-	/* ssh's own last words name the cause better than a closed pipe does. */
-	if (!rcp_err_is(&err) ||
-	    (run->ssh && err.code == RCP_E_LINK && now - run->lost_ns < RCP_SEC))
+	if (!run->lost_ns || lost_waits(run, now))
 		return;
+	err = ssh_knows_better(run) ? run->ssh_end : run->lost;
+	run->gone = !run->ctl;
+	if (err.code == RCP_E_LINK && !run->transport)
+		err.code = RCP_E_CONNECT; /* there was no link yet to lose */
 	run_stats(run);
 	if (run->stats.verdict_known) {
 		struct rcp_err none = {0};
@@ -154,8 +216,7 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 		run_end(run, &none);
 		return;
 	}
-	run_fault(run, &err, false);
-	run_end(run, &err);
+	run_fail(run, &err);
 }
 
 static bool close_session(struct rcp_run *run)
@@ -201,28 +262,37 @@ static bool close_links(struct rcp_run *run)
 	return true;
 }
 
-static bool close_ctl(struct rcp_ctl *ctl, bool *closing)
+static bool close_ctl(struct rcp_ctl *ctl, bool *closing, unsigned ms)
 {
 	if (ctl && !*closing) {
 		*closing = true;
-		rcp_ctl_close(ctl, 2000);
+		rcp_ctl_close(ctl, ms);
 	}
 	return !ctl;
 }
 
+static bool close_ssh(struct rcp_run *run, unsigned ms)
+{
+	if (run->ssh && !run->ssh_closing) {
+		run->ssh_closing = true;
+		rcp_ssh_close(run->ssh, ms);
+	}
+	return !run->ssh;
+}
+
 static bool close_all(struct rcp_run *run)
 {
+	/* With nobody there, nothing is to be gained from order, and each wait would be a whole one. */
+	if (run->gone) {
+		close_ctl(run->tls, &run->tls_closing, GONE_MS);
+		close_ctl(run->pipe, &run->pipe_closing, GONE_MS);
+		close_ssh(run, 2 * GONE_MS);
+	}
 	if (!close_session(run) || !close_links(run))
 		return false;
-	bool gone = close_ctl(run->tls, &run->tls_closing);
-
 	/* The pipe last: its end tells ssh and the peer that all is over. */
-	gone = gone && close_ctl(run->pipe, &run->pipe_closing);
-	if (gone && run->ssh && !run->ssh_closing) {
-		run->ssh_closing = true;
-		rcp_ssh_close(run->ssh, 2000);
-	}
-	return gone && !run->ssh;
+	return close_ctl(run->tls, &run->tls_closing, CLOSE_MS) &&
+	       close_ctl(run->pipe, &run->pipe_closing, CLOSE_MS) && close_ssh(run, CLOSE_MS);
 }
 
 static void handle_close(uv_handle_t *h)
@@ -252,6 +322,7 @@ static void end_turn(struct rcp_run *run, uint64_t now)
 		rcp_log(&run->log, RCP_LOG_DEBUG, "teardown took too long");
 		rcp_ctl_free(&run->tls);
 		rcp_ctl_free(&run->pipe);
+		run->ctl = NULL;
 		rcp_ssh_free(&run->ssh);
 		uv_stop(&run->loop);
 	}
@@ -282,6 +353,8 @@ static void turn(struct rcp_run *run)
 	} else if (!run->ending) {
 		talk_turn(run);
 	}
+	if (!run->ctl)
+		attempt_pipes_run(run);
 	attempt_reap(run);
 	if (!run->ending)
 		lost_turn(run, now);
@@ -314,10 +387,8 @@ static void on_cancel(uv_async_t *h)
 {
 	struct rcp_run *run = h->data;
 	struct rcp_err err = {0};
-	int code = run->cancel_code;
 
-	rcp_err_set(&err, code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED, 0, "", NULL,
-		    "interrupted");
+	interruption(run, &err);
 	run_end(run, &err);
 }
 

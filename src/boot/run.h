@@ -115,9 +115,13 @@ struct rcp_run {
 	union rcp_sa peer_addr; /* where TCP got through */
 	struct rcp_listen *listen;
 	bool names_over, ready_said;
+	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
-	struct rcp_err lost;	/* the peer is gone; ssh may still say why */
+	struct rcp_err lost;	/* the peer is gone */
+	struct rcp_err ssh_end; /* ssh is gone; lost_ns: the first of the two */
+	int ssh_status;
 	uint64_t lost_ns;
+	bool gone; /* nobody is there to end in good order with */
 
 	/* negotiation */
 	struct rcp_rdma *rdma;
@@ -139,8 +143,12 @@ struct rcp_run {
 	struct rcp_attempt *used;
 	uint16_t next_id; /* initiator: last number given */
 	uint16_t use_id;  /* responder: LINK_USE came for it */
+	struct rcp_msg_link_ring ring; /* source: LINK_RING, which may come before the link is up here */
 	unsigned attempt_count, relinks, rounds;
+	struct rcp_err relink; /* why the link was lost, until another one is tried */
+	uint64_t relink_ns, relink_heard;
 	struct rcp_err fallback; /* why it is not RDMA */
+	uint16_t fallback_id;	 /* the attempt that said so */
 	char fallback_text[1500];
 	uint64_t wait_ns; /* until when a link must be there */
 
@@ -171,6 +179,8 @@ void run_end(struct rcp_run *run, const struct rcp_err *cause);
 /* The peer is gone. Ends the run, once ssh (if there is one) had a moment to say why. */
 void run_lost(struct rcp_run *run, const struct rcp_err *err);
 void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning);
+/* run_fault and run_end; an interruption that came meanwhile is the cause instead. */
+void run_fail(struct rcp_run *run, const struct rcp_err *err);
 /* Make the session's end of this run (walk or target, sender or receiver). */
 int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *err);
 void run_stats(struct rcp_run *run);
@@ -184,6 +194,9 @@ void run_env(struct rcp_run *run, struct rcp_session_env *env);
 #define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
 bool talk_is_rdma(enum rcp_link_kind kind);
 void talk_use(struct rcp_attempt *a);
+/* Initiator: a link of this kind was lost; is it to be tried again, before others? */
+void talk_try_again(struct rcp_run *run, enum rcp_link_kind kind);
+void talk_ring(struct rcp_run *run);
 void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m);
 void talk_start(struct rcp_run *run);
 void talk_turn(struct rcp_run *run);
@@ -212,6 +225,9 @@ bool attempt_reap(struct rcp_run *run);
 void attempt_tcp_stream(struct rcp_run *run, int fd, const struct rcp_preamble *p);
 bool attempt_tcp_check(void *arg, const struct rcp_preamble *p, uint8_t answer[RCP_PREAMBLE_ANSWER]);
 extern const struct rcp_rdma_listen_ops attempt_listen_ops;
+/* The links through the control connection: let them deliver; tell them that it is gone. */
+void attempt_pipes_run(struct rcp_run *run);
+void attempt_pipes_lost(struct rcp_run *run, const struct rcp_err *cause);
 uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room);
 
 /* initiator.c, server.c, local.c */

@@ -47,6 +47,18 @@ char *rcp_sa_text(const union rcp_sa *sa, char buf[RCP_SA_TEXT])
 	return buf;
 }
 
+bool rcp_sa_parse(const char *text, union rcp_sa *sa)
+{
+	const char *four = strncmp(text, "::ffff:", 7) == 0 ? text + 7 : text;
+
+	memset(sa, 0, sizeof(*sa));
+	if (inet_pton(AF_INET, four, &sa->in.sin_addr) == 1)
+		sa->sa.sa_family = AF_INET;
+	else if (inet_pton(AF_INET6, text, &sa->in6.sin6_addr) == 1)
+		sa->sa.sa_family = AF_INET6;
+	return sa->sa.sa_family != 0;
+}
+
 int rcp_sock_new(int family, struct rcp_err *err)
 {
 	int on = 1;

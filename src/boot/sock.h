@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -31,6 +32,9 @@ void rcp_sa_set_port(union rcp_sa *sa, uint16_t port);
 /* "192.0.2.1:80", "[2001:db8::1]:80"; without the port (and brackets) where it is 0. v4-mapped
  * addresses are shown as IPv4. Returns buf. */
 char *rcp_sa_text(const union rcp_sa *sa, char buf[RCP_SA_TEXT]);
+
+/* A numeric address without brackets, port 0; v4-mapped ones become IPv4. False: not one. */
+bool rcp_sa_parse(const char *text, union rcp_sa *sa);
 
 /* A TCP socket, non-blocking and close-on-exec, with NODELAY. -1 and err. */
 int rcp_sock_new(int family, struct rcp_err *err);

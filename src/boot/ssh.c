@@ -33,9 +33,10 @@ struct rcp_ssh {
 	unsigned handles;
 	bool err_open, answered, terminated, delivering, over, freed;
 	uint64_t kill_at; /* 0: not asked to end */
-	char last[512];	  /* line of standard error that was complete and not empty */
+	char last[512];	  /* line of standard error that was not empty */
 	char line[512];	  /* the one under way */
 	size_t line_len;
+	int status; /* of its exit; -1 */
 	struct rcp_err cause;
 };
 
@@ -46,7 +47,8 @@ static void end_line(struct rcp_ssh *ssh)
 	while (ssh->line_len && (unsigned char)ssh->line[ssh->line_len - 1] <= ' ')
 		ssh->line_len--;
 	ssh->line[ssh->line_len] = 0;
-	if (ssh->line_len)
+	/* "Warning: Permanently added ..." is no reason for anything. */
+	if (ssh->line_len && strncmp(ssh->line, "Warning: ", 9) != 0)
 		memcpy(ssh->last, ssh->line, ssh->line_len + 1);
 	ssh->line_len = 0;
 }
@@ -112,11 +114,15 @@ static void explain(struct rcp_ssh *ssh, int status)
 	enum rcp_code code = ssh->answered ? RCP_E_LINK : RCP_E_CONNECT;
 
 	end_line(ssh);
+	ssh->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	if (WIFEXITED(status))
 		explain_status(ssh, code, WEXITSTATUS(status));
 	else
 		rcp_err_set(&ssh->cause, code, 0, "", ssh->host, "ssh was killed by signal %d (%s)",
 			    WTERMSIG(status), strsignal(WTERMSIG(status)));
+	if (!ssh->answered && WIFEXITED(status) && !ssh->cause.fix[0])
+		rcp_err_fix(&ssh->cause, "see whether %s is rcp there, or --rcp-path=/path/to/rcp",
+			    ssh->rcp_path);
 }
 
 /* --- the loop's side --- */
@@ -220,13 +226,19 @@ static void on_exit_poll(uv_poll_t *poll, int status, int events)
 	close_all(ssh);
 }
 
+/* By the pidfd: where the program ignores SIGCHLD the number may be another process's already. */
+static void send_signal(const struct rcp_ssh *ssh, int sig)
+{
+	syscall(SYS_pidfd_send_signal, ssh->pidfd, sig, NULL, 0);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct rcp_ssh *ssh = timer->data;
 
 	if (ssh->pid <= 0)
 		return;
-	kill(ssh->pid, ssh->terminated ? SIGKILL : SIGTERM);
+	send_signal(ssh, ssh->terminated ? SIGKILL : SIGTERM);
 	ssh->terminated = true;
 	uv_timer_start(timer, on_timer, KILL_MS, 0);
 }
@@ -240,6 +252,11 @@ void rcp_ssh_close(struct rcp_ssh *ssh, unsigned grace_ms)
 		return;
 	ssh->kill_at = at;
 	uv_timer_start(&ssh->timer, on_timer, grace_ms, 0);
+}
+
+int rcp_ssh_status(const struct rcp_ssh *ssh)
+{
+	return ssh->status;
 }
 
 void rcp_ssh_answered(struct rcp_ssh *ssh)
@@ -264,7 +281,7 @@ void rcp_ssh_free(struct rcp_ssh **p)
 	if (ssh->pidfd < 0)
 		return; /* closing already */
 	if (ssh->pid > 0) {
-		kill(ssh->pid, SIGKILL);
+		send_signal(ssh, SIGKILL);
 		while (waitpid(ssh->pid, NULL, 0) < 0 && errno == EINTR)
 			;
 		ssh->pid = 0;
@@ -451,6 +468,7 @@ int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 		return (int)err->code;
 	}
 	ssh->ops = ops;
+	ssh->status = -1;
 	ssh->arg = arg;
 	ssh->loop = loop;
 	ssh->errfd = p.ours[2];

@@ -50,6 +50,9 @@ int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 /* The remote rcp has answered. */
 void rcp_ssh_answered(struct rcp_ssh *ssh);
 
+/* Inside exited: the exit status, or -1 after a signal. */
+int rcp_ssh_status(const struct rcp_ssh *ssh);
+
 /* Let it end: grace_ms to go by itself (its pipes closed by their owner), then SIGTERM, 1 s later
  * SIGKILL. exited comes in any case. May be called again with less. */
 void rcp_ssh_close(struct rcp_ssh *ssh, unsigned grace_ms);

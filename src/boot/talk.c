@@ -5,6 +5,7 @@
  */
 #include "boot/run.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -14,6 +15,8 @@
 
 #define STAGGER_NS (250 * RCP_MS)
 #define RDMA_TRY_MS 3000
+#define RELINK_NS (250 * RCP_MS)
+#define RING_WAIT_MS 15000 /* source: for LINK_RING, once a link is settled on */
 
 bool talk_is_rdma(enum rcp_link_kind kind)
 {
@@ -29,7 +32,7 @@ static bool wants_rdma(const struct rcp_run *run)
 
 static void look_work(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 	const struct rcp_options *o = run->options;
 	struct rcp_rdma_options how = {.gid_index = o ? o->gid_index : -1,
 				       .device = o ? o->device : NULL,
@@ -43,14 +46,14 @@ static void look_work(struct rcp_job *job)
 
 static void look_done(struct rcp_job *job)
 {
-	struct rcp_run *run = (struct rcp_run *)((char *)job - offsetof(struct rcp_run, rdma_job));
+	struct rcp_run *run = RCP_CONTAINER(job, struct rcp_run, rdma_job);
 
 	run->rdma_looking = false;
 	run->rdma_looked = true;
 	if (run->rdma && rcp_rdma_remarks(run->rdma)[0])
 		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_rdma_remarks(run->rdma));
 	if (!run->rdma)
-		rcp_log(&run->log, RCP_LOG_INFO, "rdma: %s", rcp_err_reason(&run->rdma_err));
+		rcp_log(&run->log, RCP_LOG_DEBUG, "rdma: %s", rcp_err_reason(&run->rdma_err));
 }
 
 void talk_rdma_look(struct rcp_run *run)
@@ -163,8 +166,7 @@ static void caps_complete(struct rcp_run *run)
 	struct rcp_err err = {0};
 
 	if (run_session_new(run, run->agreed_chunk, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
@@ -177,8 +179,7 @@ void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m)
 	struct rcp_err err = {0};
 
 	if (take_caps(run, m, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 	} else if (run->caps_said) {
 		caps_complete(run);
 	}
@@ -203,7 +204,7 @@ static const struct rcp_err *fallback_cause(struct rcp_run *run, const char **wh
 		*where = "here: ";
 		return &run->rdma_err;
 	}
-	if (!run->peer_port_count && rcp_err_is(&run->peer_rdma_err)) {
+	if (rcp_err_is(&run->peer_rdma_err)) {
 		*where = "there: ";
 		return &run->peer_rdma_err;
 	}
@@ -218,10 +219,10 @@ const char *talk_fallback(struct rcp_run *run)
 	char text[1024];
 	const char *where;
 	size_t at = 0;
-	bool rdma = run->transport && !strcmp(run->transport, "rdma");
+	const char *t = run->transport;
 
 	run->fallback_text[0] = 0;
-	if (rdma || !run->transport)
+	if (!t || !strcmp(t, "rdma") || !strcmp(t, "local"))
 		return NULL;
 	if (wants_rdma(run)) {
 		const struct rcp_err *e = fallback_cause(run, &where);
@@ -241,7 +242,6 @@ static void no_link(struct rcp_run *run)
 {
 	struct rcp_err err = {0};
 	const char *where;
-	char text[1024];
 
 	if (run->req.transports & ~(1u << RCP_LINK_RDMA_CM | 1u << RCP_LINK_RDMA_OOB)) {
 		const struct rcp_err *e = rcp_err_is(&run->tcp_err) ? &run->tcp_err : &run->fallback;
@@ -252,12 +252,12 @@ static void no_link(struct rcp_run *run)
 	} else {
 		const struct rcp_err *e = fallback_cause(run, &where);
 
-		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, 0, "", run->host,
-			    "no RDMA connection: %s%s", where, rcp_err_format(e, text, sizeof(text)));
+		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, e->sys_errno, e->call, run->host,
+			    "no RDMA connection: %s%s%s%s", where, e->object, e->object[0] ? ": " : "",
+			    rcp_err_reason(e));
 		rcp_err_fix(&err, "%s", e->fix[0] ? e->fix : "leave --transport=rdma away to fall back to TCP");
 	}
-	run_fault(run, &err, false);
-	run_end(run, &err);
+	run_fail(run, &err);
 }
 
 /* ---- the initiator's race ---- */
@@ -303,10 +303,42 @@ static void try_candidate(struct rcp_run *run, uint64_t now)
 	}
 }
 
+/* A TCP connection that broke can be made again. An RDMA device that failed is not trusted twice. */
+void talk_try_again(struct rcp_run *run, enum rcp_link_kind kind)
+{
+	unsigned last = run->cand_next;
+
+	if (kind == RCP_LINK_TCP && last && run->cands[last - 1].kind == kind &&
+	    run->relinks <= (unsigned)run->options->retries)
+		run->cand_next--;
+}
+
+/*
+ * Is it the link alone that was lost? A peer that is gone, too, says nothing any more: then the control
+ * connection's end is what there is to tell.
+ */
+static bool relink_waits(struct rcp_run *run, uint64_t now)
+{
+	uint64_t heard, out;
+	char text[2048];
+
+	if (!rcp_err_is(&run->relink))
+		return false;
+	rcp_ctl_count(run->ctl, &heard, &out);
+	if (heard == run->relink_heard || now - run->relink_ns < RELINK_NS)
+		return true;
+	rcp_log(&run->log, RCP_LOG_WARN, "link lost (%s): trying another way",
+		rcp_err_format(&run->relink, text, sizeof(text)));
+	run->relink = (struct rcp_err){0};
+	return false;
+}
+
 static void race(struct rcp_run *run, uint64_t now)
 {
 	bool rdma_under_way = any_attempt(run, true);
 
+	if (relink_waits(run, now))
+		return;
 	if (run->cand_next < run->cand_count) {
 		enum rcp_link_kind kind = run->cands[run->cand_next].kind;
 		bool due = talk_is_rdma(kind) ? !rdma_under_way || now - run->cand_started_ns >= STAGGER_NS
@@ -333,6 +365,17 @@ static void check_deadlines(struct rcp_run *run, uint64_t now)
 	}
 }
 
+static void waited_too_long(struct rcp_run *run, uint64_t now, const char *what)
+{
+	struct rcp_err err = {0};
+
+	if (now < run->wait_ns)
+		return;
+	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "%s", what);
+	if (run->initiator)
+		run_fail(run, &err);
+}
+
 void talk_turn(struct rcp_run *run)
 {
 	uint64_t now = rcp_now_ns();
@@ -347,16 +390,14 @@ void talk_turn(struct rcp_run *run)
 	if (!run->caps_said || !run->caps_heard || run->ending)
 		return;
 	check_deadlines(run, now);
-	if (run->used || run->ending)
+	if (run->ending)
 		return;
-	if (run->initiator) {
+	if (!run->used && run->initiator)
 		race(run, now);
-	} else if (now > run->wait_ns) {
-		struct rcp_err err = {0};
-
-		rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "the initiator chose no link");
-		run_end(run, &err);
-	}
+	else if (!run->used)
+		waited_too_long(run, now, "the initiator chose no link");
+	else if (run->sender && run->wait_ns)
+		waited_too_long(run, now, "the sink did not tell where its ring is");
 }
 
 /* ---- one attempt's fate ---- */
@@ -380,8 +421,10 @@ void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 	rcp_err_object(&err, a->cand.label);
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed: %s", a->cand.label,
 		rcp_err_format(&err, text, sizeof(text)));
-	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback))
+	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback)) {
 		run->fallback = err;
+		run->fallback_id = a->id;
+	}
 	if (a->cand.kind == RCP_LINK_TCP && !rcp_err_is(&run->tcp_err))
 		run->tcp_err = err;
 	say_fail(a, &err);
@@ -397,10 +440,7 @@ static void tell_transport(struct rcp_run *run, const struct rcp_link *link)
 	run->transport = link->caps.transport;
 	run->fabric = link->caps.fabric;
 	info.fallback_reason = talk_fallback(run);
-	rcp_log(&run->log, RCP_LOG_INFO, "transport %s%s%s: %s", info.transport, info.fabric ? " over " : "",
-		info.fabric ? info.fabric : "", info.detail);
-	if (info.fallback_reason)
-		rcp_log(&run->log, RCP_LOG_INFO, "%s", info.fallback_reason);
+	rcp_log(&run->log, RCP_LOG_DEBUG, "link %u: %s", run->used->id, info.detail);
 	if (run->watch.transport && run->initiator)
 		run->watch.transport(run->watch.arg, &info);
 }
@@ -414,8 +454,7 @@ static void say_ring(struct rcp_attempt *a)
 
 	a->link->ops->ring_get(a->link, &ring);
 	if (rcp_receiver_attach(run->receiver, a->link, a->params.generation, &err)) {
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 		return;
 	}
 	struct rcp_msg_link_ring m = {.link = a->id,
@@ -442,8 +481,11 @@ void talk_use(struct rcp_attempt *a)
 			attempt_close(b);
 	}
 	tell_transport(run, a->link);
+	run->wait_ns = rcp_now_ns() + RING_WAIT_MS * RCP_MS;
 	if (run->req.role == RCP_ROLE_SINK)
 		say_ring(a);
+	else
+		talk_ring(run);
 }
 
 void talk_attempt_ready(struct rcp_attempt *a)

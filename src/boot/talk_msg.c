@@ -14,8 +14,7 @@ static void protocol(struct rcp_run *run, const char *what)
 	struct rcp_err err = {0};
 
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: %s", what);
-	run_fault(run, &err, false);
-	run_end(run, &err);
+	run_fail(run, &err);
 }
 
 static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
@@ -25,12 +24,15 @@ static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
 				  .remote_port = m->initiator_port};
 	struct rcp_attempt *a;
 
-	if (attempt_find(run, m->link) || run->attempt_count >= RUN_ATTEMPTS_MAX || !m->slots ||
-	    m->slots > RCP_SLOTS_MAX || m->chunk_bytes != run->agreed_chunk || !m->link ||
+	if (run->initiator || m->link <= run->next_id || run->attempt_count >= RUN_ATTEMPTS_MAX ||
+	    !m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes != run->agreed_chunk ||
 	    m->streams > RUN_STREAMS_MAX) {
 		protocol(run, "a link that can't be");
 		return;
 	}
+	run->next_id = m->link;
+	if (run->used && run->used->state == ATTEMPT_USED && !run->used->link_down)
+		rcp_link_close(run->used->link); /* lost at the other end, which is not seen here yet */
 	snprintf(c.label, sizeof(c.label), "link %u", m->link);
 	a = attempt_new(run, m->link, &c, m->slots, m->chunk_bytes);
 	if (!a)
@@ -48,19 +50,21 @@ static void on_use(struct rcp_run *run, const struct rcp_msg_link_use *m)
 {
 	struct rcp_attempt *a = attempt_find(run, m->link);
 
-	if (!a || a->state > ATTEMPT_READY || run->used) {
-		if (a) /* it failed here meanwhile, which LINK_FAIL has said */
-			return;
+	if (run->initiator || m->link > run->next_id) {
 		protocol(run, "use of a link that was not tried");
 		return;
 	}
+	if (!a || a->state > ATTEMPT_READY)
+		return; /* it failed here meanwhile, which LINK_FAIL has said */
 	run->use_id = a->id;
-	if (a->state == ATTEMPT_READY)
+	if (a->state == ATTEMPT_READY && !run->used)
 		talk_use(a);
 }
 
-static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
+/* Source: the link is up and settled on, and the sink's ring is known: the copy can start. */
+void talk_ring(struct rcp_run *run)
 {
+	const struct rcp_msg_link_ring *m = &run->ring;
 	struct rcp_attempt *a = run->used;
 	struct rcp_ring_info ring = {.addr = m->addr,
 				     .rkey = m->rkey,
@@ -70,14 +74,25 @@ static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
 				     .generation = m->generation};
 	struct rcp_err err = {0};
 
-	if (!a || a->id != m->link || a->state != ATTEMPT_USED)
-		return; /* of a link that was lost */
-	if (run->req.role != RCP_ROLE_SOURCE || m->chunk_bytes != run->agreed_chunk ||
-	    a->link->ops->ring_set(a->link, &ring, &err)) {
+	if (!a || a->id != m->link || a->state != ATTEMPT_USED || !run->sender)
+		return;
+	run->wait_ns = 0;
+	if (m->chunk_bytes != run->agreed_chunk || a->link->ops->ring_set(a->link, &ring, &err)) {
 		protocol(run, "a ring that can't be");
 		return;
 	}
 	rcp_sender_attach(run->sender, a->link);
+	run->ring = (struct rcp_msg_link_ring){0};
+}
+
+static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
+{
+	if (run->req.role != RCP_ROLE_SOURCE) {
+		protocol(run, "a ring from the source");
+		return;
+	}
+	run->ring = *m;
+	talk_ring(run);
 }
 
 static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
@@ -86,9 +101,12 @@ static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
 	struct rcp_err err = {0};
 	char text[2048];
 
+	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
+	/* It may have failed here first, with less to say than the end that caused it. */
+	if (m->link == run->fallback_id)
+		run->fallback = err;
 	if (!a || a->state >= ATTEMPT_CLOSING)
 		return;
-	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed at the other end: %s", a->cand.label,
 		rcp_err_format(&err, text, sizeof(text)));
 	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback))
@@ -130,11 +148,17 @@ static void on_abort(struct rcp_run *run, const struct rcp_msg_abort *m)
 	struct rcp_err err = {0};
 
 	RCP_ERR_FROM_WIRE(m, m->code, &err);
-	rcp_err_object(&err, run->host);
 	run->aborted = true; /* no answer to an ABORT */
-	if (run->initiator || err.code != RCP_E_INTERRUPTED)
-		run_fault(run, &err, false);
-	run_end(run, &err);
+	if (!run->initiator) {
+		run_end(run, &err);
+	} else if (err.code == RCP_E_LINK) {
+		/* It lost us. What became of ssh is known better here, and who "the peer" is. */
+		snprintf(err.object, sizeof(err.object), "%s", run->host);
+		run_lost(run, &err);
+	} else {
+		rcp_err_object(&err, run->host);
+		run_fail(run, &err);
+	}
 }
 
 static void on_note(struct rcp_run *run, const struct rcp_msg_note *m)
@@ -206,27 +230,13 @@ static void ctl_message(void *arg, const struct rcp_msg *msg)
 				 "the peer broke the protocol: a message too early");
 	if (rc) {
 		rcp_err_object(&err, run->host);
-		run_fault(run, &err, false);
-		run_end(run, &err);
+		run_fail(run, &err);
 	}
 }
 
 static void ctl_wake(void *arg)
 {
-	struct rcp_run *run = arg;
-
-	for (struct rcp_attempt *a = run->attempts; a; a = a->next) {
-		if (a->link && a->cand.kind == RCP_LINK_PIPE && !a->link_down)
-			rcp_pipe_link_run(a->link);
-	}
-}
-
-static void lose_pipe_links(struct rcp_run *run, const struct rcp_err *cause)
-{
-	for (struct rcp_attempt *a = run->attempts; a; a = a->next) {
-		if (a->link && a->cand.kind == RCP_LINK_PIPE && !a->link_down)
-			rcp_pipe_link_lost(a->link, cause);
-	}
+	attempt_pipes_run(arg);
 }
 
 static void ctl_down(void *arg, const struct rcp_err *cause)
@@ -236,7 +246,7 @@ static void ctl_down(void *arg, const struct rcp_err *cause)
 
 	if (!rcp_err_is(&err))
 		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "the peer closed the connection");
-	lose_pipe_links(run, &err);
+	attempt_pipes_lost(run, &err);
 	if (run->ctl == run->tls)
 		rcp_ctl_free(&run->tls);
 	else
@@ -257,17 +267,24 @@ const struct rcp_ctl_ops talk_ctl_ops = {
 
 static void relink(struct rcp_run *run, const struct rcp_err *cause)
 {
-	char text[2048];
+	uint64_t out;
 
-	rcp_log(&run->log, RCP_LOG_WARN, "link lost (%s): trying another way",
-		rcp_err_format(cause, text, sizeof(text)));
 	run->relinks++;
+	run->relink = *cause;
+	if (!rcp_err_is(cause))
+		rcp_err_set(&run->relink, RCP_E_LINK, 0, "", run->host, "closed by the other end");
+	run->relink_ns = rcp_now_ns();
+	if (run->ctl)
+		rcp_ctl_count(run->ctl, &run->relink_heard, &out);
 	if (run->used && talk_is_rdma(run->used->cand.kind) && !rcp_err_is(&run->fallback))
 		run->fallback = *cause;
+	if (run->used && run->use_id == run->used->id)
+		run->use_id = 0; /* another one may have been settled on already */
 	if (run->used)
 		attempt_close(run->used);
+	if (run->used && run->initiator)
+		talk_try_again(run, run->used->cand.kind);
 	run->used = NULL;
-	run->use_id = 0;
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
 }
 
@@ -291,6 +308,5 @@ void talk_session_over(struct rcp_run *run, const struct rcp_err *cause)
 		return;
 	}
 	run->session_over = true;
-	run_fault(run, cause, false);
-	run_end(run, cause);
+	run_fail(run, cause);
 }

@@ -103,7 +103,8 @@ static void tell_file(struct run *run, const char *name, uint64_t bytes, const c
 	rcp_name_escape(shown, sizeof(shown), name, strlen(name));
 	rcp_size_format(bytes, size, sizeof(size));
 	if (run->args->copy.dry_run && !run->args->json) {
-		cli_print(&run->line, "%s\t%s\t%s\n", status, size, shown);
+		cli_print(&run->line, "%s\t%s\t%s\n",
+			  !strcmp(status, "copied") ? "would copy" : status, size, shown);
 		line_flush(run);
 	} else if (run->args->copy.verbose && !run->report->quiet) {
 		cli_report_line(run->report, "%s: %s, %s", shown, status, size);

@@ -28,7 +28,8 @@ int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode);
 
 /*
  * The directory that holds path, and its last component (a pointer into path). A one-component path
- * gives a duplicate of root. The fd is for *at calls alone (O_PATH). -1 with errno; the caller closes.
+ * gives a duplicate of root. The fd is for *at calls alone (O_PATH). -1 with errno; the caller
+ * closes.
  */
 int rcp_beneath_parent(int root, const char *path, const char **leaf);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REMEMBERED 16
+#define REMEMBERED	 16
 #define LOOKUP_BYTES_MAX ((size_t)1 << 20) /* a group's members fill the buffer too */
 
 struct known {
@@ -64,8 +64,9 @@ static void ask(enum rcp_id_kind kind, const char *name, struct known *k)
 {
 	for (size_t size = 1024; size <= LOOKUP_BYTES_MAX; size *= 4) {
 		char *buf = malloc(size);
-		int rc = !buf ? ENOMEM : kind == RCP_ID_USER ? ask_user(name, k, buf, size)
-							     : ask_group(name, k, buf, size);
+		int rc = !buf		       ? ENOMEM
+			 : kind == RCP_ID_USER ? ask_user(name, k, buf, size)
+					       : ask_group(name, k, buf, size);
 
 		free(buf);
 		if (rc != ERANGE)
@@ -98,7 +99,8 @@ uint32_t rcp_id_number(enum rcp_id_kind kind, const char *name, size_t len, uint
 	if (len == 0 || len >= RCP_ID_NAME_MAX)
 		return otherwise;
 	for (unsigned i = 0; i < REMEMBERED && !k; i++) {
-		if (m->of[i].used && strlen(m->of[i].name) == len && !memcmp(m->of[i].name, name, len))
+		if (m->of[i].used && strlen(m->of[i].name) == len &&
+		    !memcmp(m->of[i].name, name, len))
 			k = &m->of[i];
 	}
 	if (!k) {

@@ -29,7 +29,8 @@ static const char *usual_fix(int sys_errno)
 	case ENOSPC:
 		return "free space there, then run the same command again";
 	case EDQUOT:
-		return "free space within the quota or have it raised, then run the same command again";
+		return "free space within the quota or have it raised, then run the same command "
+		       "again";
 	case EFBIG:
 		return "see ulimit -f and the file system's largest file";
 	case EROFS:
@@ -39,7 +40,8 @@ static const char *usual_fix(int sys_errno)
 	case ENFILE:
 		return "the system is out of open files: see fs.file-max";
 	case EXDEV:
-		return "a symlink on the way leads out of the target directory: name its real place";
+		return "a symlink on the way leads out of the target directory: name its real "
+		       "place";
 	default:
 		return NULL;
 	}

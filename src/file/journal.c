@@ -17,13 +17,13 @@
  * Chunk i is bytes [i * chunk size, (i + 1) * chunk size) of the file, cut at its size.
  *
  * Torn writes: nothing is ever overwritten, records are only appended, each with its own check. The
- * first record that fails its check ends the journal: it and all behind it are cut off. The check is
- * begun with the header's CRC, so neither zeros nor the records of an older journal that a crash left
- * in the file's blocks pass it.
+ * first record that fails its check ends the journal: it and all behind it are cut off. The check
+ * is begun with the header's CRC, so neither zeros nor the records of an older journal that a crash
+ * left in the file's blocks pass it.
  *
- * A record is written only after fdatasync of the partial file, so the data it speaks of is durable.
- * It is still only a claim: the next run reads the chunk and compares its CRC before it trusts it, so
- * a journal can make a copy slower but never wrong.
+ * A record is written only after fdatasync of the partial file, so the data it speaks of is
+ * durable. It is still only a claim: the next run reads the chunk and compares its CRC before it
+ * trusts it, so a journal can make a copy slower but never wrong.
  */
 #include "file/journal.h"
 
@@ -36,11 +36,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAGIC UINT32_C(0x7263704a)
-#define VERSION 1
+#define MAGIC	     UINT32_C(0x7263704a)
+#define VERSION	     1
 #define HEADER_BYTES 64
 #define RECORD_BYTES 16
-#define BATCH 1024 /* records a read or write */
+#define BATCH	     1024 /* records a read or write */
 
 static void header_encode(const struct rcp_journal_key *key, uint8_t h[HEADER_BYTES])
 {
@@ -115,8 +115,8 @@ static int open_ours(int dir, const char *name)
 	return fd;
 }
 
-enum rcp_journal_state rcp_journal_load(int dir, const char *name, const struct rcp_journal_key *key,
-					uint64_t chunks,
+enum rcp_journal_state rcp_journal_load(int dir, const char *name,
+					const struct rcp_journal_key *key, uint64_t chunks,
 					void (*claim)(void *arg, const struct rcp_claim *claim),
 					void *arg, struct rcp_journal *out)
 {

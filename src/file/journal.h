@@ -1,6 +1,6 @@
 /*
- * The journal file: which chunks of a partial file are on disk, with their CRCs. journal.c describes
- * its bytes. One caller at a time; blocks. Private to src/file.
+ * The journal file: which chunks of a partial file are on disk, with their CRCs. journal.c
+ * describes its bytes. One caller at a time; blocks. Private to src/file.
  */
 #ifndef RCP_FILE_JOURNAL_H
 #define RCP_FILE_JOURNAL_H
@@ -36,12 +36,12 @@ struct rcp_claim {
 };
 
 /*
- * Open and read an existing journal. GOOD: it stays open for more records and `claim` was called for
- * each record in order (an index may come again: the later one counts; it is below `chunks`). Anything
- * else: nothing stays open.
+ * Open and read an existing journal. GOOD: it stays open for more records and `claim` was called
+ * for each record in order (an index may come again: the later one counts; it is below `chunks`).
+ * Anything else: nothing stays open.
  */
-enum rcp_journal_state rcp_journal_load(int dir, const char *name, const struct rcp_journal_key *key,
-					uint64_t chunks,
+enum rcp_journal_state rcp_journal_load(int dir, const char *name,
+					const struct rcp_journal_key *key, uint64_t chunks,
 					void (*claim)(void *arg, const struct rcp_claim *claim),
 					void *arg, struct rcp_journal *out);
 

@@ -1,4 +1,5 @@
-/* Which inode was named first under which path: hard links for -a. Private to src/file; one owner. */
+/* Which inode was named first under which path: hard links for -a. Private to src/file; one owner.
+ */
 #ifndef RCP_FILE_LINKS_H
 #define RCP_FILE_LINKS_H
 

@@ -31,7 +31,8 @@ int rcp_meta_of(const struct rcp_rec_entry *entry, const struct rcp_meta_options
 	bool exact = options->times || options->archive;
 
 	*out = (struct rcp_meta){
-		.mode = exact ? entry->mode & 07777u : entry->mode & 0777u & ~(uint32_t)options->umask,
+		.mode = exact ? entry->mode & 07777u
+			      : entry->mode & 0777u & ~(uint32_t)options->umask,
 		.set_times = exact,
 		.set_owner = options->archive,
 		.mtime = {.tv_sec = (time_t)entry->mtime_s, .tv_nsec = (long)entry->mtime_ns},

@@ -32,7 +32,8 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 
 	while (cut && ((unsigned char)leaf[cut] & 0xc0) == 0x80)
 		cut--;
-	snprintf(out, NAME_MAX + 1, ".%.*s~%016" PRIx64 "%s", (int)cut, leaf, fnv1a(leaf, len), suffix);
+	snprintf(out, NAME_MAX + 1, ".%.*s~%016" PRIx64 "%s", (int)cut, leaf, fnv1a(leaf, len),
+		 suffix);
 }
 
 int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
@@ -93,7 +94,8 @@ static bool name_is_ours(const struct rcp_part *part, const struct stat *own)
 {
 	struct stat st;
 
-	return fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && rcp_io_same(&st, own);
+	return fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       rcp_io_same(&st, own);
 }
 
 /* Open, creating or found. -1 with errno; EAGAIN: the name was cleared, come again. */
@@ -106,7 +108,8 @@ static int open_either(struct rcp_part *part)
 	part->found = part->fd < 0;
 	if (part->fd >= 0 || errno != EEXIST)
 		return part->fd < 0 ? -1 : 0;
-	part->fd = openat(part->dir, part->name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	part->fd = openat(part->dir, part->name,
+			  O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (part->fd >= 0 && fstat(part->fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	    st.st_uid == geteuid() && st.st_nlink == 1)
 		return 0;
@@ -122,7 +125,8 @@ static int open_either(struct rcp_part *part)
 static int taken(const struct rcp_part *part, struct rcp_err *err)
 {
 	rcp_err_set(err, RCP_E_IO, 0, "flock", part->shown, "another rcp is writing this file");
-	rcp_err_fix(err, "let it finish or end it, then run the same command again");
+	rcp_err_fix(err, "let it finish or end it, then run the same command again; "
+			 "or is it one copy with two sources of this name?");
 	return RCP_E_IO;
 }
 
@@ -136,7 +140,8 @@ static int lock_and_compare(struct rcp_part *part)
 		errno = EBUSY;
 		return -1;
 	}
-	/* Any other answer: a file system without locks. Two copies are the user's to avoid there. */
+	/* Any other answer: a file system without locks. Two copies are the user's to avoid there.
+	 */
 	if (fstat(part->fd, &st) < 0)
 		return -1;
 	if (!name_is_ours(part, &st)) {
@@ -147,6 +152,15 @@ static int lock_and_compare(struct rcp_part *part)
 	if ((st.st_mode & 07777) != 0600 && fchmod(part->fd, 0600) < 0 && errno != EPERM)
 		return -1;
 	return 0;
+}
+
+static int not_created(const struct rcp_part *part, int e, struct rcp_err *err)
+{
+	rcp_io_fail(err, e, "create", part->shown);
+	if (e == EACCES)
+		rcp_err_fix(err, "its directory must be writable: rcp writes %s and renames it",
+			    part->name);
+	return (int)err->code;
 }
 
 int rcp_part_open(struct rcp_part *part, struct rcp_err *err)
@@ -160,7 +174,7 @@ int rcp_part_open(struct rcp_part *part, struct rcp_err *err)
 				return taken(part, err);
 		}
 		if (errno != EAGAIN)
-			return rcp_io_fail(err, errno, "create", part->shown);
+			return not_created(part, errno, err);
 	}
 	return taken(part, err);
 }

@@ -12,23 +12,24 @@
 #include <stddef.h>
 
 struct rcp_part {
-	int dir;		     /* O_PATH: the target's directory */
-	int fd;			     /* read-write, locked */
-	bool found;		     /* an earlier run left it; otherwise it is new and empty */
-	bool placed;		     /* renamed: there is no partial file any more */
-	const char *shown;	     /* borrowed */
-	char leaf[NAME_MAX + 1];     /* the target's own name */
-	char name[NAME_MAX + 1];     /* .<leaf>.rcp-part */
-	char journal[NAME_MAX + 1];  /* .<leaf>.rcp-journal */
+	int dir;		    /* O_PATH: the target's directory */
+	int fd;			    /* read-write, locked */
+	bool found;		    /* an earlier run left it; otherwise it is new and empty */
+	bool placed;		    /* renamed: there is no partial file any more */
+	const char *shown;	    /* borrowed */
+	char leaf[NAME_MAX + 1];    /* the target's own name */
+	char name[NAME_MAX + 1];    /* .<leaf>.rcp-part */
+	char journal[NAME_MAX + 1]; /* .<leaf>.rcp-journal */
 };
 
 /*
- * "." + leaf + suffix. Where that is over 255 bytes, leaf is cut (between UTF-8 characters) and gets
+ * "." + leaf + suffix. Where that is over 255 bytes, leaf is cut (between UTF-8 characters) and
+ * gets
  * "~" and 16 hex digits of the whole leaf's FNV-1a hash, so that two long names stay two.
  */
-#define RCP_PART_SUFFIX ".rcp-part"
+#define RCP_PART_SUFFIX	   ".rcp-part"
 #define RCP_JOURNAL_SUFFIX ".rcp-journal"
-#define RCP_MAKE_SUFFIX ".rcp-make" /* links, FIFOs, devices on their way to their name */
+#define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
 /* Split path and open its directory. dir and fd are -1 before and after a failure. */

@@ -38,8 +38,7 @@ static void on_sigxfsz(int sig)
 
 void rcp_sigbus_install(void)
 {
-	/* SA_NODEFER: the jump leaves the handler, and the mask then needs no restoring. */
-	struct sigaction bus = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	struct sigaction bus = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
 	/* A handler and not SIG_IGN: an exec'ed ssh must not inherit it. */
 	struct sigaction xfsz = {.sa_handler = on_sigxfsz, .sa_flags = SA_RESTART};
 
@@ -47,6 +46,21 @@ void rcp_sigbus_install(void)
 	sigemptyset(&xfsz.sa_mask);
 	sigaction(SIGBUS, &bus, NULL);
 	sigaction(SIGXFSZ, &xfsz, NULL);
+}
+
+/* The jump left the handler with SIGBUS blocked. Cheaper here than saving the mask each time. */
+static int lost_page(const char *path, struct rcp_err *err)
+{
+	sigset_t bus;
+
+	guarding = NULL;
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "mmap", path,
+		    "truncated or unreadable while it was copied");
+	rcp_err_fix(err, "copy it again when nobody changes it; see dmesg for disk errors");
+	return RCP_E_PARTIAL;
 }
 
 int rcp_guarded_crc(const void *data, size_t len, const char *path, struct rcp_err *err,
@@ -57,13 +71,8 @@ int rcp_guarded_crc(const void *data, size_t len, const char *path, struct rcp_e
 
 	g.low = at & ~(page - 1);
 	g.high = (at + len + page - 1) & ~(page - 1);
-	if (sigsetjmp(g.back, 0)) {
-		guarding = NULL;
-		rcp_err_set(err, RCP_E_PARTIAL, 0, "mmap", path,
-			    "truncated or unreadable while it was copied");
-		rcp_err_fix(err, "copy it again when nobody changes it; see dmesg for disk errors");
-		return RCP_E_PARTIAL;
-	}
+	if (sigsetjmp(g.back, 0))
+		return lost_page(path, err);
 	guarding = &g;
 	atomic_signal_fence(memory_order_seq_cst);
 	*crc = rcp_crc32(0, data, len);

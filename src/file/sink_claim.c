@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define READ_BYTES ((size_t)1 << 20)
+#define READ_BYTES     ((size_t)1 << 20)
 #define CLAIMS_AT_ONCE 1024
 
 static struct rcp_journal_key key_of(const struct rcp_sink *s)
@@ -77,8 +77,10 @@ static int check_claims(struct rcp_sink *s, struct rcp_err *err)
 	posix_fadvise(s->part.fd, 0, 0, POSIX_FADV_NORMAL);
 	free(buf);
 	if (wrong)
-		rcp_sink_set_remark(s, "%" PRIu64 " chunks of the partial file were not what its "
-				       "journal said: they are sent again", wrong);
+		rcp_sink_set_remark(s,
+				    "%" PRIu64 " chunks of the partial file were not what its "
+				    "journal said: they are sent again",
+				    wrong);
 	return 0;
 }
 
@@ -93,9 +95,9 @@ static bool empty_unclaimed(const struct rcp_sink *s)
 
 		while (i < s->chunks && !bit_get(s->have, i))
 			i++;
-		if (i > first &&
-		    fallocate(s->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			      (off_t)(first * s->chunk_bytes), (off_t)((i - first) * s->chunk_bytes)) < 0)
+		if (i > first && fallocate(s->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					   (off_t)(first * s->chunk_bytes),
+					   (off_t)((i - first) * s->chunk_bytes)) < 0)
 			return false;
 		while (i < s->chunks && bit_get(s->have, i))
 			i++;
@@ -137,11 +139,13 @@ static int load(struct rcp_sink *s, struct rcp_err *err)
 		rcp_sink_set_remark(s, "a partial file without a journal was there: started over");
 		break;
 	case RCP_JOURNAL_OTHER:
-		rcp_sink_set_remark(s, "a partial file of another version of the source, or another "
-				       "chunk size, was there: started over");
+		rcp_sink_set_remark(s,
+				    "a partial file of another version of the source, or another "
+				    "chunk size, was there: started over");
 		break;
 	case RCP_JOURNAL_DAMAGED:
-		rcp_sink_set_remark(s, "the partial file's journal could not be used: started over");
+		rcp_sink_set_remark(s,
+				    "the partial file's journal could not be used: started over");
 		break;
 	}
 	return start_over(s, err);
@@ -172,7 +176,8 @@ static bool snapshot(struct rcp_sink *s)
 	uint64_t any = 0;
 
 	for (size_t w = 0; w * 64 < s->chunks; w++) {
-		s->pending[w] = atomic_load_explicit(&s->written[w], memory_order_acquire) & ~s->claimed[w];
+		s->pending[w] =
+			atomic_load_explicit(&s->written[w], memory_order_acquire) & ~s->claimed[w];
 		any |= s->pending[w];
 	}
 	return any != 0;
@@ -238,10 +243,13 @@ static int claim_written(struct rcp_sink *s, struct rcp_err *err)
 		return rcp_sink_no_room(s, errno, "fdatasync", err);
 	}
 	if (append_snapshot(s) < 0) {
+		s->no_room = errno == ENOSPC || errno == EDQUOT;
 		/* The copy itself is well; what was claimed before stays claimed. */
-		rcp_sink_set_remark(s, "its journal can't be written (%s): if this run is cut off, the "
-				       "next one starts from what was noted so far",
-				    strerror(errno));
+		rcp_sink_set_remark(
+			s,
+			"its journal can't be written (%s): if this run is cut off, the "
+			"next one starts from what was noted so far",
+			strerror(errno));
 		s->journal_off = true;
 	}
 	return 0;
@@ -258,4 +266,48 @@ int rcp_sink_checkpoint(struct rcp_sink *sink, struct rcp_err *err)
 
 	atomic_flag_clear(&sink->busy);
 	return rc;
+}
+
+/* Only where nobody writes. */
+static void give_back(struct rcp_sink *s, uint64_t index)
+{
+	uint64_t bit = UINT64_C(1) << (index % 64);
+
+	atomic_fetch_and_explicit(&s->written[index / 64], ~bit, memory_order_relaxed);
+	fallocate(s->part.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		  (off_t)(index * s->chunk_bytes), (off_t)rcp_sink_cell(s, index));
+}
+
+static void claim_again(struct rcp_sink *s)
+{
+	struct rcp_err ignored = {0};
+
+	/* Which of the claims got through is not known, and a second one does no harm. */
+	memset(s->claimed, 0, (size_t)(s->chunks / 64 + 1) * sizeof(*s->claimed));
+	s->journal_off = s->no_room = false;
+	claim_written(s, &ignored);
+}
+
+/*
+ * A disk that is full has no room for the journal either, and without it all that was written is of no
+ * use. So what half-written chunks take is given back, and if that is nothing, one whole chunk.
+ */
+void rcp_sink_claim_last(struct rcp_sink *s)
+{
+	struct rcp_err ignored = {0};
+	uint64_t last = UINT64_MAX;
+
+	rcp_sink_checkpoint(s, &ignored);
+	for (uint64_t i = 0; s->no_room && i < s->chunks; i++) {
+		if (rcp_sink_is_written(s, i))
+			last = i;
+		else
+			give_back(s, i);
+	}
+	if (s->no_room)
+		claim_again(s);
+	if (s->no_room && last < s->chunks) {
+		give_back(s, last);
+		claim_again(s);
+	}
 }

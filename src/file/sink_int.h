@@ -16,7 +16,7 @@
 
 /* 2^30 chunks are a PiB at the default chunk size, and 4 GiB of CRCs. */
 #define RCP_SINK_CHUNKS_MAX (UINT64_C(1) << 30)
-#define RCP_SINK_BLOCK 4096u /* sparse: holes are looked for at this grain */
+#define RCP_SINK_BLOCK	    4096u /* sparse: holes are looked for at this grain */
 
 struct rcp_sink {
 	struct rcp_part part;
@@ -25,6 +25,7 @@ struct rcp_sink {
 	uint32_t chunk_bytes;
 	uint64_t chunks;
 	bool sparse, resume, fsync;
+	bool settled; /* what an earlier run left was taken up or thrown away */
 
 	_Atomic uint32_t *crc;	   /* one a chunk */
 	_Atomic uint64_t *written; /* a bit a chunk: it is in the file */
@@ -39,6 +40,7 @@ struct rcp_sink {
 	uint64_t *claimed;	    /* a bit a chunk; NULL until the first claim */
 	uint64_t *pending;	    /* a bit a chunk: being claimed now */
 	bool journal_off;	    /* it failed: no more claims */
+	bool no_room;		    /* it failed for want of room */
 	bool named;		    /* the directory was synced: both names are on disk */
 
 	_Atomic(const char *) remark;
@@ -54,7 +56,8 @@ static inline uint32_t rcp_sink_cell(const struct rcp_sink *s, uint64_t index)
 
 static inline bool rcp_sink_is_written(const struct rcp_sink *s, uint64_t index)
 {
-	return atomic_load_explicit(&s->written[index / 64], memory_order_acquire) >> (index % 64) & 1;
+	return atomic_load_explicit(&s->written[index / 64], memory_order_acquire) >> (index % 64) &
+	       1;
 }
 
 /* Note that the chunk is in the file. True: it was not before. */
@@ -73,10 +76,14 @@ static inline bool rcp_sink_note(struct rcp_sink *s, uint64_t index, uint32_t cr
 uint32_t rcp_sink_chunk_crc(const struct rcp_sink *s, uint64_t index);
 
 /* The error for a write that failed: with the bytes that are still to come, where room is short. */
-int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call, struct rcp_err *err);
+int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call,
+		     struct rcp_err *err);
 
 /* After rcp_part_open: what an earlier run left is checked and taken up, or thrown away. */
 int rcp_sink_take_up(struct rcp_sink *s, struct rcp_err *err);
+
+/* The last claim, when nobody writes any more. */
+void rcp_sink_claim_last(struct rcp_sink *s);
 
 void rcp_sink_set_remark(struct rcp_sink *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

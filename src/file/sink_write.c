@@ -61,7 +61,8 @@ static int write_data_only(int fd, const uint8_t *p, size_t len, uint64_t offset
 static int off_grid(const struct rcp_sink *s, uint64_t offset, size_t len, struct rcp_err *err)
 {
 	return rcp_err_set(err, RCP_E_INTEGRITY, 0, "pwrite", s->shown,
-			   "a chunk of %zu bytes at %" PRIu64 " is none of this file's", len, offset);
+			   "a chunk of %zu bytes at %" PRIu64 " is none of this file's", len,
+			   offset);
 }
 
 int rcp_sink_write(struct rcp_sink *sink, uint64_t offset, const void *data, size_t len,
@@ -69,7 +70,8 @@ int rcp_sink_write(struct rcp_sink *sink, uint64_t offset, const void *data, siz
 {
 	uint64_t index = offset / sink->chunk_bytes;
 
-	if (offset % sink->chunk_bytes || index >= sink->chunks || len != rcp_sink_cell(sink, index))
+	if (offset % sink->chunk_bytes || index >= sink->chunks ||
+	    len != rcp_sink_cell(sink, index))
 		return off_grid(sink, offset, len, err);
 	/* Written a second time, zeros must replace what the first time put there. */
 	int rc = sink->sparse && !rcp_sink_is_written(sink, index)

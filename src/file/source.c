@@ -138,9 +138,14 @@ int rcp_source_check(const struct rcp_source *source, struct rcp_err *err)
 
 static int truncated(const struct rcp_source *s, struct rcp_err *err, uint64_t end)
 {
+	struct stat st;
+
+	/* Its end may be far before the byte that was asked for. */
+	if (fstat(s->fd, &st) == 0 && (uint64_t)st.st_size < end)
+		end = (uint64_t)st.st_size;
 	rcp_err_set(err, RCP_E_PARTIAL, 0, "pread", s->path,
-		    "truncated while it was copied: it ends at byte %" PRIu64
-		    ", and had %" PRIu64 " bytes",
+		    "truncated while it was copied: it ends at byte %" PRIu64 ", and had %" PRIu64
+		    " bytes",
 		    end, s->id.size);
 	rcp_err_fix(err, "copy it again when nobody writes to it");
 	return RCP_E_PARTIAL;

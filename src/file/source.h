@@ -21,9 +21,10 @@ struct rcp_file_id {
 struct rcp_source;
 
 /*
- * Open path (relative to the working directory, or absolute) for reading; nofollow: refuse a symlink.
- * expect may be NULL; where it differs from the file now: RCP_E_PARTIAL "file changed ...". Not a
- * regular file: RCP_E_PARTIAL. O_NOATIME where allowed; O_NONBLOCK, so that no FIFO is waited for.
+ * Open path (relative to the working directory, or absolute) for reading; nofollow: refuse a
+ * symlink. expect may be NULL; where it differs from the file now: RCP_E_PARTIAL "file changed
+ * ...". Not a regular file: RCP_E_PARTIAL. O_NOATIME where allowed; O_NONBLOCK, so that no FIFO is
+ * waited for.
  */
 int rcp_source_open(const char *path, bool nofollow, const struct rcp_file_id *expect,
 		    struct rcp_err *err, struct rcp_source **out);
@@ -41,9 +42,9 @@ int rcp_source_check(const struct rcp_source *source, struct rcp_err *err);
 int rcp_source_read(const struct rcp_source *source, uint64_t offset, void *buf, size_t len,
 		    struct rcp_err *err, uint32_t *crc);
 
-/* The same past the page cache (O_DIRECT, second descriptor opened on first use). buf 4 KiB aligned,
- * with room for len rounded up to 4 KiB. Falls back to rcp_source_read where the file system has no
- * O_DIRECT. */
+/* The same past the page cache (O_DIRECT, second descriptor opened on first use). buf 4 KiB
+ * aligned, with room for len rounded up to 4 KiB. Falls back to rcp_source_read where the file
+ * system has no O_DIRECT. */
 int rcp_source_read_direct(struct rcp_source *source, uint64_t offset, void *buf, size_t len,
 			   struct rcp_err *err, uint32_t *crc);
 
@@ -51,15 +52,15 @@ int rcp_source_read_direct(struct rcp_source *source, uint64_t offset, void *buf
 int rcp_guarded_crc(const void *data, size_t len, const char *path, struct rcp_err *err,
 		    uint32_t *crc);
 
-/* Install the process-wide SIGBUS handler behind rcp_guarded_crc. Once, before workers run. A SIGBUS
- * outside a guarded call is passed on to the default action. And one for SIGXFSZ that does nothing:
- * a limit on file sizes is then EFBIG from the call, not the end of the process. */
+/* Install the process-wide SIGBUS handler behind rcp_guarded_crc. Once, before workers run. A
+ * SIGBUS outside a guarded call is passed on to the default action. And one for SIGXFSZ that does
+ * nothing: a limit on file sizes is then EFBIG from the call, not the end of the process. */
 void rcp_sigbus_install(void);
 
 /*
  * A read-only MAP_SHARED view of [offset, offset + len), page aligned below. Never past the end of
- * the file: cut there, and a file that got shorter is RCP_E_PARTIAL. data points at `offset`'s byte;
- * NULL for no bytes.
+ * the file: cut there, and a file that got shorter is RCP_E_PARTIAL. data points at `offset`'s
+ * byte; NULL for no bytes.
  */
 struct rcp_window {
 	const uint8_t *data;
@@ -72,8 +73,8 @@ int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len,
 		   struct rcp_err *err, struct rcp_window *out);
 void rcp_window_unmap(struct rcp_window *window);
 
-/* Where data is, at or after offset: [*start, *end); *start == size when only a hole is left. A file
- * system without SEEK_DATA has one extent. */
+/* Where data is, at or after offset: [*start, *end); *start == size when only a hole is left. A
+ * file system without SEEK_DATA has one extent. */
 int rcp_source_extent(const struct rcp_source *source, uint64_t offset, struct rcp_err *err,
 		      uint64_t *start, uint64_t *end);
 

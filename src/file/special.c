@@ -24,10 +24,11 @@ static bool is_ours(const struct stat *st)
 }
 
 /* The umask may have taken the owner's bits from a new one; an existing one may lack them. */
-static int make_writable(int dir, const char *leaf, bool made, const char *shown, struct rcp_err *err)
+static int make_writable(int dir, const char *leaf, bool made, const char *shown,
+			 struct rcp_err *err)
 {
 	struct stat st;
-	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY, 0);
+	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (made ? O_NOFOLLOW : 0), 0);
 	char link[64];
 
 	if (fd < 0 || fstat(fd, &st) < 0) {

@@ -43,7 +43,8 @@ static int under_new_name(char *path, struct rcp_err *err, struct rcp_target *ou
 	const char *why = rcp_path_refuse(name, strlen(name)), *dir = ".";
 
 	if (why)
-		return rcp_err_set(err, RCP_E_PARTIAL, 0, "open", path, "no name for a file: %s", why);
+		return rcp_err_set(err, RCP_E_PARTIAL, 0, "open", path, "no name for a file: %s",
+				   why);
 	out->rename = strdup(name);
 	out->shown = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("");
 	if (!out->rename || !out->shown)

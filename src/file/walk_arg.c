@@ -27,7 +27,8 @@ static int name_in_place(struct rcp_walk *w, struct rcp_err *err)
 	if (!real)
 		rc = rcp_walk_fail(w, err, errno, "realpath");
 	else if (slash[1] == 0) {
-		rcp_err_set(err, RCP_E_PARTIAL, 0, "", w->open, "the root directory has no name to copy it under");
+		rcp_err_set(err, RCP_E_PARTIAL, 0, "", w->open,
+			    "the root directory has no name to copy it under");
 		rcp_err_fix(err, "name what is in it: /*");
 		rc = -1;
 	} else {
@@ -59,7 +60,8 @@ static int name_argument(struct rcp_walk *w, const char *path, bool *had_slash, 
 	return 0;
 }
 
-static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *item, struct rcp_err *err)
+static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *item,
+		 struct rcp_err *err)
 {
 	bool had_slash;
 	struct stat st;
@@ -72,9 +74,10 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 	return rcp_walk_visit(w, AT_FDCWD, w->open, !w->opt.archive || had_slash, item, err);
 }
 
+/* A backslash, too: who quotes \\* for a pattern quotes the rest of the name alike. */
 static bool is_pattern(const char *path)
 {
-	return strpbrk(path, "*?[") != NULL;
+	return strpbrk(path, "*?[\\") != NULL;
 }
 
 /* The names a pattern stands for; they are arguments then. */
@@ -112,7 +115,8 @@ static int begin_argument(struct rcp_walk *w, const char *arg, struct rcp_walk_i
 	return rc;
 }
 
-int rcp_walk_argument(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err *err, bool *end)
+int rcp_walk_argument(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err *err,
+		      bool *end)
 {
 	if (w->globs && w->glob_at == w->globs) {
 		globfree(&w->globbed);
@@ -150,7 +154,8 @@ static char *normalise(const char *name, struct rcp_err *err)
 	if (!why)
 		return out;
 	free(out);
-	rcp_err_set(err, RCP_E_PARTIAL, 0, "", name, "not a name below the source directory: %s", why);
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "", name, "not a name below the source directory: %s",
+		    why);
 	return NULL;
 }
 
@@ -188,7 +193,8 @@ static void pair_base(struct rcp_walk *w)
 }
 
 /* The next component: a directory on the way, or what the pair names. */
-static int pair_step(struct rcp_walk *w, size_t done, struct rcp_walk_item *item, struct rcp_err *err)
+static int pair_step(struct rcp_walk *w, size_t done, struct rcp_walk_item *item,
+		     struct rcp_err *err)
 {
 	char name[NAME_MAX + 1];
 	size_t len = strcspn(w->pair + done, "/");

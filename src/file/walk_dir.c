@@ -191,7 +191,8 @@ bool rcp_walk_append(struct rcp_walk *w, const char *name)
 	size_t len = strlen(name), open_len = w->open_len;
 	bool slash = open_len && w->open[open_len - 1] != '/', sub = w->wire_len != 0;
 
-	if (open_len + slash + len > RCP_WALK_PATH_MAX || w->wire_len + sub + len > RCP_WALK_PATH_MAX)
+	if (open_len + slash + len > RCP_WALK_PATH_MAX ||
+	    w->wire_len + sub + len > RCP_WALK_PATH_MAX)
 		return false;
 	if (slash)
 		w->open[open_len++] = '/';

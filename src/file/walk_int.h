@@ -15,10 +15,10 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-#define RCP_WALK_PATH_MAX 4095	   /* bytes: what open(2) takes */
+#define RCP_WALK_PATH_MAX    4095  /* bytes: what open(2) takes */
 #define RCP_WALK_BATCH_NAMES 16384 /* of one directory in memory at once */
 #define RCP_WALK_BATCH_BYTES ((size_t)4 << 20)
-#define RCP_WALK_FDS 32 /* open directories; the rest is opened again when its turn comes */
+#define RCP_WALK_FDS	     32 /* open directories; the rest is opened again when its turn comes */
 
 struct rcp_names {
 	char *bytes; /* NUL-ended, one after another */
@@ -29,9 +29,9 @@ struct rcp_names {
 
 /* A directory that was entered. */
 struct rcp_frame {
-	int fd; /* -1: closed to save descriptors */
-	bool more;	/* its listing is not read to the end: fd holds the place */
-	bool implied;	/* only named by a pair: has no listing of its own */
+	int fd;	      /* -1: closed to save descriptors */
+	bool more;    /* its listing is not read to the end: fd holds the place */
+	bool implied; /* only named by a pair: has no listing of its own */
 	struct rcp_names names;
 	size_t next;
 	size_t open_len, wire_len; /* this directory's part of the two paths */
@@ -46,7 +46,7 @@ struct rcp_walk {
 	const char *const *paths; /* what is left of the arguments */
 	glob_t globbed;
 	size_t globs, glob_at; /* results of the last pattern: globs 0 = none */
-	char *pair; /* the pair under way: normalised, malloc'ed; NULL: none */
+	char *pair;	       /* the pair under way: normalised, malloc'ed; NULL: none */
 	struct rcp_excludes *excludes;
 	struct rcp_links links;
 
@@ -69,12 +69,13 @@ struct rcp_walk {
 /* All of these return as rcp_walk_next; 0: nothing to tell, go on. */
 
 /* walk_arg.c: begin the next argument. *end: there is none. */
-int rcp_walk_argument(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err *err, bool *end);
+int rcp_walk_argument(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err *err,
+		      bool *end);
 int rcp_walk_pair(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err *err, bool *end);
 
 /*
- * walk_item.c: make an entry of `name` in dirfd; w->open and w->wire are its paths. follow: a symlink
- * is what it leads to. A directory is entered.
+ * walk_item.c: make an entry of `name` in dirfd; w->open and w->wire are its paths. follow: a
+ * symlink is what it leads to. A directory is entered.
  */
 int rcp_walk_visit(struct rcp_walk *w, int dirfd, const char *name, bool follow,
 		   struct rcp_walk_item *item, struct rcp_err *err);

@@ -72,7 +72,8 @@ static void read_xattrs(struct rcp_walk *w, int fd, int dirfd, const char *name,
 			    "its extended attributes can't be read");
 	else if (truncated)
 		rcp_err_set(&w->later, RCP_E_PARTIAL, 0, "getxattr", w->open,
-			    "some of its extended attributes are left out: over 128 KiB, or unreadable");
+			    "some of its extended attributes are left out: over 128 KiB, or "
+			    "unreadable");
 }
 
 static int emit(struct rcp_walk *w, bool nofollow, struct rcp_walk_item *item)

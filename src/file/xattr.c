@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-#define ACL_ACCESS "system.posix_acl_access"
-#define ACL_DEFAULT "system.posix_acl_default"
-#define CAPABILITY "security.capability"
+#define ACL_ACCESS     "system.posix_acl_access"
+#define ACL_DEFAULT    "system.posix_acl_default"
+#define CAPABILITY     "security.capability"
 #define NAME_BYTES_MAX 255 /* XATTR_NAME_MAX of the kernel */
 
 static bool begins(const char *s, const char *prefix)
@@ -26,7 +26,8 @@ static bool is_acl(const char *name)
 
 bool rcp_xattr_copied(const char *name)
 {
-	return (begins(name, "user.") && name[5]) || is_acl(name) || strcmp(name, CAPABILITY) == 0 ||
+	return (begins(name, "user.") && name[5]) || is_acl(name) ||
+	       strcmp(name, CAPABILITY) == 0 ||
 	       (begins(name, "trusted.") && name[8] && !begins(name, "trusted.overlay."));
 }
 
@@ -138,7 +139,8 @@ static ssize_t get(int fd, const char *path, const char *attribute, char **out)
 				n = fd >= 0 ? fgetxattr(fd, attribute, buf, room)
 					    : lgetxattr(path, attribute, buf, room);
 			else
-				n = fd >= 0 ? flistxattr(fd, buf, room) : llistxattr(path, buf, room);
+				n = fd >= 0 ? flistxattr(fd, buf, room)
+					    : llistxattr(path, buf, room);
 			if (n <= 0)
 				break;
 		}

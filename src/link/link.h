@@ -99,7 +99,8 @@ struct rcp_link_ops {
 	void (*ring_get)(struct rcp_link *link, struct rcp_ring_info *out);
 
 	/* Source, after `up`: the peer's ring, as it said (checked: slots, sizes, overflow).
-	 * 0 or an error code; only after it may `post` be called. */
+	 * 0 or an error code; only after it may `post` be called. caps.slots becomes the ring's,
+	 * caps.chunk_bytes the smaller of both. */
 	int (*ring_set)(struct rcp_link *link, const struct rcp_ring_info *ring, struct rcp_err *err);
 
 	/*
@@ -115,7 +116,8 @@ struct rcp_link_ops {
 	/* Begin an orderly end. Posts in flight are waited for (up to a deadline), then `down` comes. */
 	void (*close)(struct rcp_link *link);
 
-	/* Only after `down`, with no registration left. */
+	/* Only after `down`, with no registration left and no slot in use: until then the ring's memory
+	 * is there, and release is a legal call without effect. Needs no turn of the loop. */
 	void (*free)(struct rcp_link *link);
 };
 

@@ -23,7 +23,7 @@ struct stream_conn {
 	struct stream *stream;
 	int fd;
 	bool first;   /* carries the credits */
-	bool blocked; /* there is something to send, the socket is full */
+	bool blocked; /* something is to be sent when the socket is ready again */
 	bool eof;     /* the peer sends no more */
 
 	/* source: posts that are assigned to this connection, in order */
@@ -99,8 +99,8 @@ int stream_source_init(struct stream *s, struct rcp_err *err);
 void stream_source_free(struct stream *s);
 int stream_source_ring(struct stream *s, const struct rcp_ring_info *ring, struct rcp_err *err);
 int stream_source_post(struct stream *s, struct rcp_post *post);
-/* Send what can be sent. True if more could be now. */
-bool stream_source_turn(struct stream *s);
+/* Send what can be sent. */
+void stream_source_turn(struct stream *s);
 /* Credits, or the peer's end. */
 void stream_source_readable(struct stream_conn *c);
 bool stream_source_empty(const struct stream *s);

@@ -146,7 +146,8 @@ static ssize_t send_copy(const struct stream *s, const struct stream_conn *c,
 	return send(c->fd, s->copy, (size_t)n, MSG_NOSIGNAL | ((size_t)n < left ? MSG_MORE : 0));
 }
 
-/* sendfile has no MSG_NOSIGNAL: hold SIGPIPE back, and take it away if it was ours. */
+/* sendfile has no MSG_NOSIGNAL: hold SIGPIPE back, and take it away if it was ours. It is raised
+ * also where the first bytes still went and the later ones did not. */
 static ssize_t sendfile_quiet(int out, int in, off_t at, size_t len)
 {
 	static const struct timespec now;
@@ -159,7 +160,7 @@ static ssize_t sendfile_quiet(int out, int in, off_t at, size_t len)
 	ssize_t n = sendfile(out, in, &at, len);
 	int e = errno;
 
-	if (n < 0 && e == EPIPE && !sigismember(&pending, SIGPIPE))
+	if (n < (ssize_t)len && !sigismember(&pending, SIGPIPE))
 		while (sigtimedwait(&pipe_set, NULL, &now) < 0 && errno == EINTR)
 			;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -210,24 +211,27 @@ static void complete(struct stream *s, struct stream_conn *c)
 	s->link.events->sent(s->link.arg, post, true);
 }
 
-static bool send_turn(struct stream *s, struct stream_conn *c)
+static void send_turn(struct stream *s, struct stream_conn *c)
 {
 	uint64_t budget = STREAM_TURN_BYTES;
 
 	while (c->head && !s->over) {
-		if (!budget)
-			return true;
+		if (!budget) {
+			/* Others want their turn; the loop says when ours comes again. */
+			c->blocked = true;
+			return;
+		}
 		ssize_t n = send_some(s, c, c->head);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN) {
 			c->blocked = true;
-			return false;
+			return;
 		}
 		if (n < 0) {
 			stream_fail(s, RCP_E_LINK, errno, "send", "the connection was lost");
-			return false;
+			return;
 		}
 		c->head->progress += (uint64_t)n;
 		c->queued -= (uint64_t)n;
@@ -236,24 +240,20 @@ static bool send_turn(struct stream *s, struct stream_conn *c)
 		if (c->head->progress == STREAM_HEAD + c->head->chunk.length)
 			complete(s, c);
 	}
-	return false;
 }
 
-bool stream_source_turn(struct stream *s)
+void stream_source_turn(struct stream *s)
 {
-	bool more = false;
-
 	for (unsigned i = 0; i < s->conn_count; i++) {
 		struct stream_conn *c = &s->conns[i];
 
 		if (c->head && !c->blocked && !s->over)
-			more |= send_turn(s, c);
+			send_turn(s, c);
 	}
 	if (s->starved && !s->over && !s->closing && s->free_count && choose(s)) {
 		s->starved = false;
 		s->link.events->room(s->link.arg);
 	}
-	return more;
 }
 
 bool stream_source_empty(const struct stream *s)

@@ -255,7 +255,7 @@ static int on_bye(struct rcp_receiver *r, const struct rcp_msg_bye *m, struct rc
 	r->stats.staged_bytes = m->staged_bytes;
 	r->stats.wait_source_ns = m->wait_source_ns;
 	r->stats.wait_credit_ns = m->wait_credit_ns;
-	if (r->link && !r->link_closing) {
+	if (r->link && !r->link_closing && !r->losing) {
 		r->link_closing = true;
 		rcp_link_close(r->link);
 	}
@@ -310,6 +310,7 @@ static void say_verdict(struct rcp_receiver *r)
 		return;
 	flush_results(r);
 	r->verdict = st->verdict_known = true;
+	r->verdict_ns = r->env.now_ns(r->env.arg);
 	st->crc_known = r->crc_files == 1 && st->files_seen == 1;
 	st->crc = r->last_crc;
 	struct rcp_msg_verdict m = {.code = (uint8_t)st->verdict_code,
@@ -327,6 +328,13 @@ static void say_verdict(struct rcp_receiver *r)
 	r->env.send(r->env.arg, RCP_MSG_VERDICT, &m);
 }
 
+/* The source hangs up with BYE, and its figures may come later than the link's end: another way. */
+static bool awaits_bye(const struct rcp_receiver *r)
+{
+	return r->verdict && !r->bye && !r->stopping &&
+	       r->env.now_ns(r->env.arg) - r->verdict_ns < RECV_BYE_NS;
+}
+
 static void turn_end(struct rcp_receiver *r)
 {
 	if (r->over_said || (!r->losing && !r->stopping))
@@ -340,7 +348,7 @@ static void turn_end(struct rcp_receiver *r)
 		}
 		return;
 	}
-	if (r->jobs)
+	if (r->jobs || awaits_bye(r))
 		return;
 	r->link = NULL;
 	r->over_said = true;

@@ -19,6 +19,7 @@
 #define RECV_SWEEP_CHUNKS 4096u /* asked for in one round */
 #define RECV_CHECKPOINT_BYTES (UINT64_C(256) << 20)
 #define RECV_CHECKPOINT_NS (UINT64_C(5) * 1000000000)
+#define RECV_BYE_NS (UINT64_C(5) * 1000000000) /* after the verdict */
 
 enum recv_state {
 	RECV_PREPARING, /* in a batch job */
@@ -121,7 +122,7 @@ struct rcp_receiver {
 	struct rcp_wr answers, results;
 	struct rcp_rec_answer answer_run;
 	struct rcp_rec_result result_run;
-	uint64_t last_turn_ns;
+	uint64_t last_turn_ns, verdict_ns;
 	uint32_t last_crc;
 	uint64_t crc_files;
 };

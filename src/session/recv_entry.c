@@ -1,6 +1,7 @@
 /* What becomes of an entry at the sink: named, prepared, answered, filled, committed. */
 #include "session/recv.h"
 
+#include "base/container.h"
 #include "base/clock.h"
 #include "file/beneath.h"
 
@@ -10,12 +11,12 @@
 
 static struct recv_entry *entry_of(struct rcp_job *job)
 {
-	return (struct recv_entry *)((char *)job - offsetof(struct recv_entry, job));
+	return RCP_CONTAINER(job, struct recv_entry, job);
 }
 
 static struct recv_entry *entry_of_checkpoint(struct rcp_job *job)
 {
-	return (struct recv_entry *)((char *)job - offsetof(struct recv_entry, checkpoint));
+	return RCP_CONTAINER(job, struct recv_entry, checkpoint);
 }
 
 static void submit(struct recv_entry *e, void (*work)(struct rcp_job *), void (*done)(struct rcp_job *))

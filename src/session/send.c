@@ -209,10 +209,11 @@ static void on_verdict(struct rcp_sender *s, const struct rcp_msg_verdict *m)
 	s->stats.crc_known = m->crc_known == 1;
 	s->stats.crc = m->crc;
 	s->env.send(s->env.arg, RCP_MSG_BYE, &bye);
-	if (s->link && !s->link_closing) {
+	if (s->link && !s->link_closing && !s->losing) {
 		s->link_closing = true;
 		rcp_link_close(s->link);
 	}
+	s->over_said = false; /* where the link was lost before this came, and said to be */
 }
 
 int rcp_sender_message(struct rcp_sender *s, const struct rcp_msg *msg, struct rcp_err *err)

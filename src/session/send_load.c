@@ -1,6 +1,7 @@
 /* The sender's jobs: windows, chunks, bundles, opening and checking files. */
 #include "session/send.h"
 
+#include "base/container.h"
 #include "base/crc.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ static int load_mapped(struct send_chunk *c)
 
 static void chunk_work(struct rcp_job *job)
 {
-	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	struct send_chunk *c = RCP_CONTAINER(job, struct send_chunk, job);
 	int rc = c->window ? load_mapped(c) : load_staged(c);
 
 	/* A re-send after the file's end was said must not bring in another version. */
@@ -98,7 +99,7 @@ static int read_small(struct send_entry *e, uint8_t *dst, uint32_t *crc)
 
 static void bundle_work(struct rcp_job *job)
 {
-	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	struct send_chunk *c = RCP_CONTAINER(job, struct send_chunk, job);
 	uint32_t at = 4 + 12 * c->file_count;
 
 	if (buffer_ready(c))
@@ -179,7 +180,7 @@ static void chunk_failed(struct send_chunk *c)
 
 static void chunk_done(struct rcp_job *job)
 {
-	struct send_chunk *c = (struct send_chunk *)((char *)job - offsetof(struct send_chunk, job));
+	struct send_chunk *c = RCP_CONTAINER(job, struct send_chunk, job);
 	struct rcp_sender *s = c->s;
 
 	s->jobs--;
@@ -221,7 +222,7 @@ void send_load_submit(struct send_chunk *c)
 
 static struct send_window *window_of(struct rcp_job *job)
 {
-	return (struct send_window *)((char *)job - offsetof(struct send_window, job));
+	return RCP_CONTAINER(job, struct send_window, job);
 }
 
 static void window_map_work(struct rcp_job *job)
@@ -347,9 +348,9 @@ static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 {
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;
-	/* A lone chunk gains nothing from a mapping of its own. */
+	/* Less than a chunk gains nothing from a mapping of its own. */
 	return s->opt.engine == RCP_ENGINE_AUTO && !s->map_refused &&
-	       c->entry->fid.size > s->opt.chunk_bytes;
+	       c->entry->fid.size >= s->opt.chunk_bytes;
 }
 
 /* Give c its part of a window, or the decision to stage it. False: no window is free now. */
@@ -385,7 +386,7 @@ bool send_window_for(struct send_chunk *c)
 
 static struct send_entry *entry_of(struct rcp_job *job)
 {
-	return (struct send_entry *)((char *)job - offsetof(struct send_entry, job));
+	return RCP_CONTAINER(job, struct send_entry, job);
 }
 
 static void extent_find(struct send_entry *e)

@@ -281,6 +281,8 @@ static bool evil(struct pair *p, enum evil what)
 		rc = give_chunk(p, 1, generation + 1, bytes, 4096);
 	else if (what == EVIL_LENGTH)
 		rc = give_chunk(p, 1, generation, bytes, chunk_bytes + 1);
+	else if (what == EVIL_EARLY)
+		rc = give_chunk(p, 1, generation, bytes, 4096);
 	else if (what == EVIL_HALF_CHUNK)
 		rc = give(p->sink, RCP_MSG_CHUNK, 1, rcp_span_of(bytes, 63));
 	else if (what == EVIL_CREDIT)

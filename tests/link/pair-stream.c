@@ -1,7 +1,10 @@
-/* Contract suite: TCP over loopback, one and four connections; raw sockets play the peer. */
+/* Contract suite: TCP over loopback: one connection, four, and two whose calls are torn; raw
+ * sockets play the peer. */
 #include "pairs.h"
 
 #include "link/stream.h"
+
+#include "torn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,7 +74,8 @@ static struct own *prepare(struct pair *p, unsigned count)
 		abort();
 	p->own = o;
 	o->count = count;
-	if (uv_loop_init(&o->loop) || uv_timer_init(&o->loop, &o->tick))
+	if (uv_loop_init(&o->loop) || uv_timer_init(&o->loop, &o->tick) ||
+	    uv_timer_start(&o->tick, on_tick, 2, 2))
 		abort();
 	return o;
 }
@@ -87,6 +91,12 @@ static const char *missing(void)
 	return NULL;
 }
 
+static void tear(const struct pair *p, unsigned count, const int *fds)
+{
+	for (unsigned i = 0; i < count && p->kind == &pair_stream_torn; i++)
+		torn_mark(fds[i]);
+}
+
 static int make(struct pair *p, unsigned count, struct rcp_err *err)
 {
 	struct own *o = prepare(p, count);
@@ -94,10 +104,17 @@ static int make(struct pair *p, unsigned count, struct rcp_err *err)
 
 	if (connect_all(count, a, b))
 		return RCP_E_CONNECT;
+	tear(p, count, a);
+	tear(p, count, b);
 	return rcp_stream_new(&o->loop, &p->source_params, a, count, err, &p->source) ||
 			       rcp_stream_new(&o->loop, &p->sink_params, b, count, err, &p->sink)
 		       ? (int)err->code
 		       : 0;
+}
+
+static int make_torn(struct pair *p, struct rcp_err *err)
+{
+	return make(p, 2, err);
 }
 
 static int make1(struct pair *p, struct rcp_err *err)
@@ -117,11 +134,13 @@ static int make_half(struct pair *p, unsigned count, enum rcp_role role, struct 
 
 	if (connect_all(count, a, o->raw))
 		return RCP_E_CONNECT;
+	tear(p, count, a);
 	o->raw_count = count;
-	/* A peer that takes nothing is to be felt soon. */
+	/* What is not taken is to be felt soon. */
 	for (unsigned i = 0; i < count; i++) {
-		setsockopt(o->raw[i], SOL_SOCKET, SO_RCVBUF, &(int){4096}, sizeof(int));
 		setsockopt(a[i], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
+		if (role == RCP_ROLE_SOURCE)
+			setsockopt(o->raw[i], SOL_SOCKET, SO_RCVBUF, &(int){4096}, sizeof(int));
 	}
 	return role == RCP_ROLE_SOURCE
 		       ? rcp_stream_new(&o->loop, &p->source_params, a, count, err, &p->source)
@@ -133,6 +152,11 @@ static int make_half1(struct pair *p, enum rcp_role role, struct rcp_err *err)
 	return make_half(p, 1, role, err);
 }
 
+static int make_half_torn(struct pair *p, enum rcp_role role, struct rcp_err *err)
+{
+	return make_half(p, 2, role, err);
+}
+
 static int make_half4(struct pair *p, enum rcp_role role, struct rcp_err *err)
 {
 	return make_half(p, 4, role, err);
@@ -142,7 +166,6 @@ static void turn(struct pair *p)
 {
 	struct own *o = p->own;
 
-	uv_timer_start(&o->tick, on_tick, 2, 0);
 	uv_run(&o->loop, UV_RUN_ONCE);
 }
 
@@ -203,6 +226,67 @@ static void push_credit(int fd, uint32_t slot, uint32_t generation)
 	push(fd, word, sizeof(word));
 }
 
+static void dribble(struct pair *p, int fd, const uint8_t *data, size_t len, uint32_t most)
+{
+	for (size_t at = 0, n = 1; at < len; at += n, n = n % most + 1) {
+		if (n > len - at)
+			n = len - at;
+		push(fd, data + at, n);
+		p->kind->turn(p);
+	}
+}
+
+/* Slots 0 and 1, body and the same again. */
+static void peer_dribbles(struct pair *p, uint32_t generation, const void *body, uint32_t length,
+			  uint32_t most)
+{
+	const struct own *o = p->own;
+	size_t frame = 8 + RCP_CHUNK_HEADER + (size_t)length;
+	uint8_t *both = malloc(2 * frame);
+
+	if (!both)
+		abort();
+	for (uint32_t slot = 0; slot < 2; slot++) {
+		struct rcp_chunk chunk = {.generation = generation, .length = length};
+		uint8_t *at = both + slot * frame;
+
+		rcp_put_u32(at, rcp_imm(slot, generation));
+		rcp_put_u32(at + 4, length);
+		rcp_chunk_encode(&chunk, at + 8);
+		memcpy(at + 8 + RCP_CHUNK_HEADER, body, length);
+	}
+	dribble(p, o->raw[0], both, 2 * frame, most);
+	free(both);
+}
+
+static void peer_credit(struct pair *p, uint32_t slot, uint32_t generation)
+{
+	const struct own *o = p->own;
+	uint8_t word[4], chunks[4096];
+
+	/* The peer has taken what it gives credit for. */
+	for (unsigned i = 0; i < o->raw_count; i++)
+		while (recv(o->raw[i], chunks, sizeof(chunks), 0) > 0)
+			;
+
+	rcp_put_u32(word, rcp_imm(slot, generation));
+	dribble(p, o->raw[0], word, sizeof(word), 1);
+}
+
+static uint32_t peer_reads(struct pair *p, uint32_t *slots, uint32_t max)
+{
+	const struct own *o = p->own;
+	uint8_t word[4];
+	uint32_t n = 0;
+
+	while (n < max && recv(o->raw[0], word, 4, MSG_PEEK) == 4) {
+		if (recv(o->raw[0], word, 4, 0) != 4)
+			abort();
+		slots[n++] = rcp_imm_slot(rcp_get_u32(word));
+	}
+	return n;
+}
+
 static bool evil_sink(struct pair *p, enum evil what)
 {
 	static const uint8_t bytes[4096];
@@ -218,6 +302,8 @@ static bool evil_sink(struct pair *p, enum evil what)
 		push_head(fd, 1, sink->generation + 1, 4096);
 	else if (what == EVIL_LENGTH)
 		push_head(fd, 1, sink->generation, sink->chunk_bytes + 1);
+	else if (what == EVIL_EARLY)
+		push_head(fd, 1, sink->generation, 4096);
 	else if (what == EVIL_HALF_HEAD)
 		push(fd, bytes, 40);
 	else if (what == EVIL_HALF_CHUNK)
@@ -258,6 +344,7 @@ static const char *destroy(struct pair *p)
 	const char *left = NULL;
 
 	peer_dies(p);
+	torn_clear();
 	uv_close((uv_handle_t *)&o->tick, NULL);
 	while (uv_run(&o->loop, UV_RUN_NOWAIT))
 		;
@@ -273,6 +360,9 @@ const struct pair_kind pair_stream1 = {.name = "stream-1",
 				       .make_half = make_half1,
 				       .turn = turn,
 				       .peer_chunk = peer_chunk,
+				       .peer_dribbles = peer_dribbles,
+				       .peer_credit = peer_credit,
+				       .peer_reads = peer_reads,
 				       .peer_dies = peer_dies,
 				       .evil = evil,
 				       .destroy = destroy,
@@ -283,6 +373,21 @@ const struct pair_kind pair_stream4 = {.name = "stream-4",
 				       .make_half = make_half4,
 				       .turn = turn,
 				       .peer_chunk = peer_chunk,
+				       .peer_dribbles = peer_dribbles,
+				       .peer_credit = peer_credit,
+				       .peer_reads = peer_reads,
 				       .peer_dies = peer_dies,
 				       .evil = evil,
 				       .destroy = destroy};
+const struct pair_kind pair_stream_torn = {.name = "stream-torn",
+					   .missing = missing,
+					   .make = make_torn,
+					   .make_half = make_half_torn,
+					   .turn = turn,
+					   .peer_chunk = peer_chunk,
+					   .peer_dribbles = peer_dribbles,
+					   .peer_credit = peer_credit,
+					   .peer_reads = peer_reads,
+					   .peer_dies = peer_dies,
+					   .evil = evil,
+					   .destroy = destroy};

@@ -22,6 +22,7 @@ enum evil {
 	EVIL_SLOT_RANGE, /* a slot that is not in the ring */
 	EVIL_GENERATION, /* slot 1, generation of another link */
 	EVIL_LENGTH,	 /* slot 1, more than chunk_bytes */
+	EVIL_EARLY,	 /* a good chunk for slot 1, before the sink has granted anything */
 	EVIL_HALF_HEAD,	 /* a part of a chunk's head, then silence */
 	EVIL_HALF_CHUNK, /* head and a part of the payload, then the end */
 	EVIL_CREDIT,	 /* a sink's message, but we are the sink */
@@ -46,6 +47,15 @@ struct pair_kind {
 	/* Half: the peer sends chunk bytes for a slot as an honest source would. */
 	void (*peer_chunk)(struct pair *p, uint32_t slot, uint32_t generation, const void *body,
 			   uint32_t length);
+	/* The same in pieces of 1 to `most` bytes, a turn after each; and with no bytes held back,
+	 * two chunks run into each other. NULL where nothing can come in pieces. */
+	void (*peer_dribbles)(struct pair *p, uint32_t generation, const void *body,
+			      uint32_t length, uint32_t most);
+	/* Half: the peer gives a credit, a turn after each byte. NULL as above. */
+	void (*peer_credit)(struct pair *p, uint32_t slot, uint32_t generation);
+	/* Half: credits that the peer has got since, at most max; all that has come by now. NULL:
+	 * where they can't pile up. */
+	uint32_t (*peer_reads)(struct pair *p, uint32_t *slots, uint32_t max);
 	/* Half: the peer dies without a word. */
 	void (*peer_dies)(struct pair *p);
 	/* Half: false where this kind has no such thing. */
@@ -56,6 +66,6 @@ struct pair_kind {
 };
 
 extern const struct pair_kind *const pairs[]; /* NULL-ended */
-extern const struct pair_kind pair_loop, pair_pipe, pair_stream1, pair_stream4;
+extern const struct pair_kind pair_loop, pair_pipe, pair_stream1, pair_stream4, pair_stream_torn;
 
 #endif

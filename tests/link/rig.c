@@ -49,6 +49,7 @@ void call_release(struct test *t, uint32_t slot)
 
 void call_close(struct test *t, struct rcp_link *l)
 {
+	(l == t->pair.source ? &t->source : &t->sink)->closed = true;
 	t->depth++;
 	rcp_link_close(l);
 	t->depth--;
@@ -62,6 +63,11 @@ static void event(struct end *e, const char *what)
 		wrong(e->test, "%s came from inside a call", what);
 	if (e->downs)
 		wrong(e->test, "%s came after down", what);
+	if (e->closed && strcmp(what, "sent") && strcmp(what, "down"))
+		wrong(e->test, "%s came after close", what);
+	if (e->close_in && !strcmp(e->close_in, what))
+		call_close(e->test,
+			   e == &e->test->source ? e->test->pair.source : e->test->pair.sink);
 }
 
 static void on_up(void *arg)
@@ -74,7 +80,7 @@ static void on_up(void *arg)
 
 static void post_more(struct test *t)
 {
-	while (t->more && t->posted < ITEMS) {
+	while (!t->source.close_in && t->more && t->posted < ITEMS) {
 		int rc = call_post(t, &t->items[t->posted]);
 
 		if (rc == RCP_AGAIN)
@@ -337,7 +343,8 @@ struct test *begin_up(void **state)
 	return t;
 }
 
-struct test *begin_half_unknown(void **state, enum rcp_role role)
+static struct test *begin_half_of(void **state, enum rcp_role role, uint32_t slots,
+				  uint32_t chunk_bytes)
 {
 	const struct pair_kind *kind = kind_of(state);
 
@@ -348,8 +355,23 @@ struct test *begin_half_unknown(void **state, enum rcp_role role)
 	struct test *t = begin(state);
 	struct rcp_err err = {0};
 
+	t->pair.sink_params.slots = slots;
+	t->pair.sink_params.chunk_bytes = chunk_bytes;
 	assert_int_equal(kind->make_half(&t->pair, role, &err), 0);
 	UNTIL(t, t->source.ups || t->sink.ups);
+	return t;
+}
+
+struct test *begin_half_unknown(void **state, enum rcp_role role)
+{
+	return begin_half_of(state, role, SLOTS, CHUNK);
+}
+
+struct test *begin_many(void **state)
+{
+	struct test *t = begin_half_of(state, RCP_ROLE_SINK, 4096, 4096);
+
+	exchange_rings(t);
 	return t;
 }
 

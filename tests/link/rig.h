@@ -39,7 +39,8 @@ struct end {
 	struct test *test;
 	unsigned ups, downs, rooms;
 	struct rcp_err cause;
-	bool free_in_down;
+	bool free_in_down, closed;
+	const char *close_in; /* the event in which this end closes */
 };
 
 /* wrong: what broke the contract first; the test asserts that it is empty, since an assertion must
@@ -82,6 +83,7 @@ struct test *begin(void **state);
 struct test *begin_up(void **state);
 struct test *begin_half(void **state, enum rcp_role role);
 struct test *begin_half_unknown(void **state, enum rcp_role role); /* ring not exchanged */
+struct test *begin_many(void **state); /* the sink alone, 4096 slots of 4096 bytes */
 void exchange_rings(struct test *t);
 
 /* Posts carry a file and no body from now on. */

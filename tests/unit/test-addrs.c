@@ -18,13 +18,7 @@ static union rcp_sa sa_of(const char *ip)
 {
 	union rcp_sa sa;
 
-	memset(&sa, 0, sizeof(sa));
-	if (inet_pton(AF_INET, ip, &sa.in.sin_addr) == 1) {
-		sa.sa.sa_family = AF_INET;
-	} else {
-		sa.sa.sa_family = AF_INET6;
-		assert_int_equal(inet_pton(AF_INET6, ip, &sa.in6.sin6_addr), 1);
-	}
+	assert_true(rcp_sa_parse(ip, &sa));
 	return sa;
 }
 
@@ -35,9 +29,10 @@ static void text(void **state)
 		uint16_t port;
 		const char *want;
 	} t[] = {
-		{"192.0.2.1", 80, "192.0.2.1:80"},	 {"192.0.2.1", 0, "192.0.2.1"},
-		{"2001:db8::1", 80, "[2001:db8::1]:80"}, {"2001:db8::1", 0, "2001:db8::1"},
-		{"::ffff:192.0.2.1", 9, "192.0.2.1:9"},
+		{"192.0.2.1", 80, "192.0.2.1:80"},
+		{"192.0.2.1", 0, "192.0.2.1"},
+		{"2001:db8::1", 80, "[2001:db8::1]:80"},
+		{"2001:db8::1", 0, "2001:db8::1"},
 	};
 	char buf[RCP_SA_TEXT];
 
@@ -49,6 +44,25 @@ static void text(void **state)
 		assert_int_equal(rcp_sa_port(&sa), t[i].port);
 		assert_string_equal(rcp_sa_text(&sa, buf), t[i].want);
 	}
+	/* What accept gives for IPv4 on a dual-stack socket. */
+	union rcp_sa mapped = {.in6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)}};
+
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:192.0.2.1", &mapped.in6.sin6_addr), 1);
+	assert_string_equal(rcp_sa_text(&mapped, buf), "192.0.2.1:9");
+}
+
+static void what_is_no_address(void **state)
+{
+	static const char *const bad[] = {"",	   "host",	   "[::1]",
+					  "1.2.3", "fe80::1%eth0", "1.2.3.4:5"};
+	union rcp_sa sa;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(rcp_sa_parse(bad[i], &sa));
+	assert_true(rcp_sa_parse("::ffff:192.0.2.1", &sa));
+	assert_int_equal(sa.sa.sa_family, AF_INET);
+	assert_int_equal(ntohl(sa.in.sin_addr.s_addr), 0xc0000201);
 }
 
 static void lists(void **state)
@@ -156,9 +170,9 @@ static void wire(void **state)
 
 static void hostile(void **state)
 {
-	static const char *const useless[] = {
-		"0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
-		"::",	   "ff02::1",	"fe80::1",	   "::ffff:127.0.0.1"};
+	static const char *const useless[] = {"0.0.0.0",     "224.0.0.1", "255.255.255.255",
+					      "169.254.1.1", "::",	  "ff02::1",
+					      "fe80::1"};
 	struct rcp_rec_addr rec = {.family = 9};
 	struct rcp_wr w = {.max = 65536};
 	struct rcp_err err = {0};
@@ -176,6 +190,9 @@ static void hostile(void **state)
 			memcpy(rec.addr.b, &sa.in.sin_addr, 4);
 		rcp_rec_encode(&w, RCP_REC_ADDR, &rec);
 	}
+	rec.family = 6; /* IPv4 in IPv6's clothes */
+	assert_int_equal(inet_pton(AF_INET6, "::ffff:127.0.0.1", rec.addr.b), 1);
+	rcp_rec_encode(&w, RCP_REC_ADDR, &rec);
 	assert_int_equal(rcp_addrs_decode(rcp_span_of(w.data, w.len), &err, &b), 0);
 	assert_int_equal(b.count, 0);
 	while (w.len < 4000)
@@ -206,8 +223,10 @@ static void options(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(text), cmocka_unit_test(lists),   cmocka_unit_test(local),
-		cmocka_unit_test(wire), cmocka_unit_test(hostile), cmocka_unit_test(options),
+		cmocka_unit_test(text),	   cmocka_unit_test(what_is_no_address),
+		cmocka_unit_test(lists),   cmocka_unit_test(local),
+		cmocka_unit_test(wire),	   cmocka_unit_test(hostile),
+		cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

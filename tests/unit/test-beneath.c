@@ -1,15 +1,20 @@
 /* file/beneath: names from a peer, and the directory they stay in. */
 #include "file/beneath.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "tmpdir.h"
 
 static void names_are_refused(void **state)
 {
-	static const char *const good[] = {"a", "a/b/c", ".a", "..a", "a..", "...", "a b/\n", "\xff/-x"};
-	static const char *const bad[] = {"",	  "/",	  "/a",	  "a/",	  "a//b", ".",
-					  "..",	  "a/.",  "a/..", "../a", "./a",  "a/../b"};
+	static const char *const good[] = {"a",	  "a/b/c", ".a",     "..a",
+					   "a..", "...",   "a b/\n", "\xff/-x"};
+	static const char *const bad[] = {"",	"/",   "/a",   "a/",   "a//b", ".",
+					  "..", "a/.", "a/..", "../a", "./a",  "a/../b"};
 	char longest[5000];
 
 	(void)state;
@@ -49,8 +54,9 @@ typedef int (*opener)(int root, const char *path, int flags, mode_t mode);
 
 static void nothing_leaves(opener open_it)
 {
-	static const char *const out[] = {"up", "updir/secret", "abs/passwd", "magic/secret", "../secret",
-					  "/etc/passwd", "dir/../../secret"};
+	static const char *const out[] = {
+		"up",	     "updir/secret", "abs/passwd",	"magic/secret",
+		"../secret", "/etc/passwd",  "dir/../../secret"};
 	int root = make_root(), fd;
 
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
@@ -98,6 +104,57 @@ static void links_inside_are_followed_by_openat2_alone(void **state)
 	close(root);
 }
 
+/* root/x is a directory one moment and a symlink that leads out the next. */
+static void *swap_it(void *arg)
+{
+	atomic_bool *stop = arg;
+
+	while (!atomic_load(stop)) {
+		rename("root/x", "root/was");
+		rename("root/out", "root/x");
+		rename("root/x", "root/out");
+		rename("root/was", "root/x");
+	}
+	return NULL;
+}
+
+static unsigned create_while_swapped(opener open_it, int root)
+{
+	uint64_t end = rcp_now_ns() + 150 * RCP_MS;
+	unsigned made = 0;
+	char name[32];
+
+	for (unsigned i = 0; rcp_now_ns() < end; i++) {
+		snprintf(name, sizeof(name), "x/%u", i % 100);
+		int fd = open_it(root, name, O_WRONLY | O_CREAT, 0600);
+
+		made += fd >= 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	return made;
+}
+
+static void a_link_put_there_meanwhile(void **state)
+{
+	static const opener openers[] = {rcp_beneath_open, rcp_beneath_walk};
+	atomic_bool stop = false;
+	pthread_t thread;
+	int root = make_root();
+
+	(void)state;
+	assert_int_equal(mkdir("away", 0755), 0);
+	assert_int_equal(mkdir("root/x", 0755), 0);
+	assert_int_equal(symlink("../away", "root/out"), 0);
+	assert_int_equal(pthread_create(&thread, NULL, swap_it, &stop), 0);
+	for (size_t i = 0; i < 2; i++)
+		assert_true(create_while_swapped(openers[i], root) > 0);
+	atomic_store(&stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(tmp_count("away"), 0);
+	close(root);
+}
+
 static void parents(void **state)
 {
 	static const char one[] = "one", deep[] = "dir/file";
@@ -131,6 +188,7 @@ int main(void)
 		TMP_TEST(openat2_stays_beneath),
 		TMP_TEST(the_fallback_stays_beneath),
 		TMP_TEST(links_inside_are_followed_by_openat2_alone),
+		TMP_TEST(a_link_put_there_meanwhile),
 		TMP_TEST(parents),
 	};
 

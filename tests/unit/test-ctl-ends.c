@@ -179,15 +179,17 @@ static void may_be_freed_at_any_time(void **state)
 	each(freed_early, state);
 	tcp_pair(fd);
 	I.on_ready = R.on_ready = free_other;
-	make_tls(&I, fd[0], false, key, 1000);
-	make_tls(&R, fd[1], true, key, 1000);
-	run_ms(50);
+	make_tls(&I, fd[0], false, key, 20000);
+	make_tls(&R, fd[1], true, key, 20000);
+	while (!I.ready && !R.ready)
+		uv_run(&loop, UV_RUN_ONCE);
+	run_ms(10);
 	assert_int_equal(I.ready + R.ready, 1);
 	assert_null(I.ctl);
 	teardown(state);
 	setup(state);
 	tcp_pair(fd);
-	make_tls(&I, fd[0], false, key, 1000);
+	make_tls(&I, fd[0], false, key, 20000);
 	rcp_ctl_free(&I.ctl);
 	close(fd[1]);
 }
@@ -213,20 +215,19 @@ static void pings_keep_it(enum kind kind)
 {
 	connect_pair(kind);
 	/* Both share one thread: far enough apart that a busy machine is not taken for silence. */
-	rcp_ctl_keepalive(I.ctl, 20, 200);
-	rcp_ctl_keepalive(R.ctl, 20, 200);
-	run_ms(280);
+	rcp_ctl_keepalive(I.ctl, 20, 300);
+	rcp_ctl_keepalive(R.ctl, 20, 300);
+	run_ms(360);
 	assert_int_equal(I.down + R.down, 0);
 	assert_int_equal(I.messages + R.messages, 0);
 	/* Paused: its silence is our doing. */
 	rcp_ctl_pause(I.ctl, true);
 	rcp_ctl_keepalive(R.ctl, 0, 0);
 	send_note(&R, "later");
-	run_ms(220);
+	run_ms(350);
 	assert_int_equal(I.down + I.messages, 0);
 	rcp_ctl_pause(I.ctl, false);
 	assert_true(until(&I.messages));
-	assert_true(until(&I.down));
 }
 
 static void silence(void **state)
@@ -248,6 +249,25 @@ static void own_sleep_is_not_its_death(void **state)
 	uv_run(&loop, UV_RUN_NOWAIT);
 	assert_int_equal(R.down, 0);
 	assert_true(until(&R.down));
+	close(fd);
+	teardown(state);
+	setup(state);
+
+	fd = raw_peer(false);
+	assert_int_equal(write(fd, RCP_CTL_MARKER, RCP_CTL_MARKER_LEN), RCP_CTL_MARKER_LEN);
+	assert_true(until(&I.ready));
+	rcp_ctl_expect(I.ctl, 40, "READY");
+	assert_int_equal(write(fd, note_frame, sizeof(note_frame)), sizeof(note_frame));
+	usleep(80000);
+	assert_true(until(&I.messages));
+	assert_int_equal(I.down, 0);
+	/* PINGs are no message, however many there are. */
+	rcp_ctl_expect(I.ctl, 40, "READY");
+	while (!I.down) {
+		send(fd, ping_frame, sizeof(ping_frame), MSG_NOSIGNAL);
+		run_ms(1);
+	}
+	assert_refused(&I, "no READY");
 	close(fd);
 }
 
@@ -282,8 +302,8 @@ static void wrong_keys_do_not_open(void **state)
 
 	(void)state;
 	tcp_pair(fd);
-	make_tls(&I, fd[0], false, key, 2000);
-	make_tls(&R, fd[1], true, other, 2000);
+	make_tls(&I, fd[0], false, key, 20000);
+	make_tls(&R, fd[1], true, other, 20000);
 	assert_true(until(&I.down));
 	assert_true(until(&R.down));
 	assert_refused(&R, "same key");

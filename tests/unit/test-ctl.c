@@ -88,6 +88,52 @@ static void chunks(enum kind kind)
 	free(body);
 }
 
+static unsigned storm_left;
+static void storm_done(void *arg, bool ok);
+
+static void storm(void)
+{
+	static uint8_t head[RCP_FRAME_HEADER + 8];
+	static uint8_t body[RCP_CHUNK_HEADER + 300000];
+
+	rcp_put_u32(head, 8 + sizeof(body));
+	rcp_put_u16(head + 4, RCP_MSG_CHUNK);
+	rcp_put_u32(head + 8, 3);
+	rcp_put_u32(head + 12, sizeof(body));
+	while (storm_left &&
+	       !rcp_ctl_send_chunk(I.ctl, head, sizeof(head), body, sizeof(body), storm_done, &I))
+		storm_left--;
+}
+
+static void storm_done(void *arg, bool ok)
+{
+	done(arg, ok);
+	if (ok)
+		storm();
+}
+
+/* Each done queues the next ones, as the pipe link does. */
+static void stormy(enum kind kind)
+{
+	connect_pair(kind);
+	R.room = RCP_CHUNK_HEADER + 300000;
+	R.place = malloc(R.room);
+	rcp_ctl_set_chunk_bytes(R.ctl, 300000);
+	storm_left = 100;
+	storm();
+	assert_true(storm_left > 0);
+	while (R.chunks < 100 && !R.down && !I.down)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(R.chunks, 100);
+	assert_int_equal(I.done_ok, 100);
+	assert_int_equal(rcp_ctl_queued_bytes(I.ctl), 0);
+}
+
+static void a_done_may_send_more(void **state)
+{
+	each(stormy, state);
+}
+
 static void chunks_go_to_their_place(void **state)
 {
 	each(chunks, state);
@@ -112,6 +158,35 @@ static void chunks_wait_their_turn(void **state)
 	assert_int_equal(I.done_ok + I.done_lost, 2);
 	assert_true(I.done_lost > 0);
 	assert_int_equal(I.cause.code, RCP_E_LINK);
+}
+
+/* Half of a chunk is out when the next message comes; all is accounted for. */
+static void between_halves_of_a_chunk(void **state)
+{
+	static uint8_t body[1 << 20], got[sizeof(body) + 100];
+	static const uint8_t head[4];
+	int fd = raw_peer(true);
+	size_t len = 0;
+
+	(void)state;
+	assert_true(until(&R.ready));
+	assert_int_equal(rcp_ctl_send_chunk(R.ctl, head, 4, body, sizeof(body), done, &R), 0);
+	run_ms(5);
+	assert_true(rcp_ctl_queued_bytes(R.ctl) > 0);
+	assert_true(rcp_ctl_queued_bytes(R.ctl) < sizeof(body));
+	send_note(&R, "hi");
+	run_ms(5);
+	assert_int_equal(R.down + R.done_ok, 0);
+	while (!R.done_ok && !R.down) {
+		ssize_t n = recv(fd, got + len, sizeof(got) - len, MSG_DONTWAIT);
+
+		len += n > 0 ? (size_t)n : 0;
+		uv_run(&loop, UV_RUN_NOWAIT);
+	}
+	assert_int_equal(R.done_ok, 1);
+	assert_int_equal(R.down, 0);
+	assert_int_equal(rcp_ctl_queued_bytes(R.ctl), 0);
+	close(fd);
 }
 
 static void wake_comes_from_the_loop(void **state)
@@ -211,8 +286,6 @@ static void hostile_bytes(void **state)
 
 /* --- the remote shell --- */
 
-static const uint8_t note_frame[] = {0, 0, 0, 5, 0, 34, 0, 0, 1, 0, 2, 'h', 'i'};
-
 static void junk_comes_first(void **state)
 {
 	char all[64];
@@ -284,8 +357,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(messages_arrive_in_order),
+		T(a_done_may_send_more),
 		T(chunks_go_to_their_place),
 		T(chunks_wait_their_turn),
+		T(between_halves_of_a_chunk),
 		T(wake_comes_from_the_loop),
 		T(what_is_not_to_be_said_ends_it),
 		T(hostile_bytes),

@@ -1,4 +1,5 @@
-/* file/journal and resume: torn writes, damage, another version, kill -9, a model of a power cut. */
+/* file/journal and resume: torn writes, damage, another version, kill -9, a model of a power cut.
+ */
 #include "file/journal.h"
 
 #include "base/crc.h"
@@ -12,9 +13,9 @@
 
 #include "tmpdir.h"
 
-#define CHUNK 8192u
+#define CHUNK  8192u
 #define CHUNKS 40u
-#define SIZE (CHUNKS * CHUNK - 1000)
+#define SIZE   (CHUNKS * CHUNK - 1000)
 
 static const struct rcp_journal_key key = {
 	.id = {.dev = 11, .ino = 22, .size = SIZE, .mtime_s = -33, .mtime_ns = 44},
@@ -58,7 +59,8 @@ static void make_journal(unsigned claims)
 	close(dir);
 }
 
-static enum rcp_journal_state load(const struct rcp_journal_key *k, struct told *t, struct rcp_journal *j)
+static enum rcp_journal_state load(const struct rcp_journal_key *k, struct told *t,
+				   struct rcp_journal *j)
 {
 	int dir = here();
 	enum rcp_journal_state state;
@@ -258,8 +260,13 @@ static void strangers_are_not_read(void **state)
 static struct rcp_sink_params params_of(int dir, uint32_t version, bool sparse)
 {
 	struct rcp_sink_params p = {
-		.root = dir, .path = "f", .shown = "f", .id = key.id, .chunk_bytes = CHUNK,
-		.sparse = sparse, .resume = true,
+		.root = dir,
+		.path = "f",
+		.shown = "f",
+		.id = key.id,
+		.chunk_bytes = CHUNK,
+		.sparse = sparse,
+		.resume = true,
 	};
 
 	p.id.mtime_ns = version;
@@ -375,6 +382,12 @@ static void a_claim_is_not_trusted(void **state)
 	assert_false(rcp_sink_has(s, 3));
 	assert_true(rcp_sink_has(s, 4));
 	assert_int_equal(rcp_sink_resumed_bytes(s), (CHUNKS / 2 - 1) * CHUNK);
+	/* Sent again, it is claimed again. */
+	assert_int_equal(put_chunk(s, data, 3), 0);
+	rcp_sink_close(&s, true);
+	s = open_version(dir, 2, false);
+	assert_null(rcp_sink_remark(s));
+	assert_true(rcp_sink_has(s, 3));
 	finish(&s, data);
 	close(dir);
 	free(data);
@@ -521,8 +534,8 @@ static void note_claim(void *arg, const struct rcp_claim *claim)
 
 /*
  * What a power cut may do: chunks that were not claimed hold anything, the journal ends anywhere
- * behind its last sync or in noise. Claimed chunks stay: that is what fdatasync promises. (And some do
- * not, as on a disk that lies: the CRC must tell.)
+ * behind its last sync or in noise. Claimed chunks stay: that is what fdatasync promises. (And some
+ * do not, as on a disk that lies: the CRC must tell.)
  */
 static void cut_power(uint32_t version, uint64_t *seed)
 {
@@ -537,7 +550,8 @@ static void cut_power(uint32_t version, uint64_t *seed)
 	    RCP_JOURNAL_GOOD) {
 		tmp_noise(junk, sizeof(junk), tmp_random(seed));
 		if (tmp_random(seed) % 2)
-			assert_int_equal(rcp_io_pwrite(j.fd, junk, tmp_random(seed) % 100, j.end), 0);
+			assert_int_equal(rcp_io_pwrite(j.fd, junk, tmp_random(seed) % 100, j.end),
+					 0);
 		rcp_journal_close(&j);
 	}
 	for (unsigned i = 0; fd >= 0 && i < CHUNKS; i++) {
@@ -629,8 +643,8 @@ static void killed_at_any_point(void **state)
 		}
 		close(dir);
 	}
-	fprintf(stderr, "%u rounds: %u killed, %u done, %u taken up again\n", rounds, t.kills, t.done,
-		t.resumed);
+	fprintf(stderr, "%u rounds: %u killed, %u done, %u taken up again\n", rounds, t.kills,
+		t.done, t.resumed);
 	assert_true(rounds < 200 || (t.kills > 20 && t.resumed > 0));
 }
 

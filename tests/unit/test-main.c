@@ -320,7 +320,7 @@ static void dry_run_lists_on_stdout(void **state)
 {
 	(void)state;
 	run("--dry-run a fake:ok");
-	assert_string_equal(ran.out, "copied\t40.0 MiB\tbig\\nname\n");
+	assert_string_equal(ran.out, "would copy\t40.0 MiB\tbig\\nname\n");
 }
 
 static void server_uses_stdin_and_stdout(void **state)

@@ -15,7 +15,7 @@
 #include "tmpdir.h"
 
 #define CHUNK 65536u
-#define SIZE (10 * CHUNK + 777)
+#define SIZE  (10 * CHUNK + 777)
 
 static uint8_t *noise(size_t size, uint64_t seed)
 {
@@ -77,7 +77,8 @@ static void write_chunk(struct rcp_sink *s, const uint8_t *data, uint64_t size, 
 	struct rcp_err err = {0};
 	uint64_t at = index * CHUNK, len = size - at < CHUNK ? size - at : CHUNK;
 
-	assert_int_equal(rcp_sink_write(s, at, data + at, len, rcp_crc32(0, data + at, len), &err), 0);
+	assert_int_equal(rcp_sink_write(s, at, data + at, len, rcp_crc32(0, data + at, len), &err),
+			 0);
 }
 
 static void write_all(struct rcp_sink *s, const uint8_t *data, uint64_t size)
@@ -185,8 +186,9 @@ static void the_old_target_stays_until_commit(void **state)
 
 static void chunks_off_the_grid(void **state)
 {
-	static const uint64_t bad[][2] = {{1, CHUNK},		{0, CHUNK - 1},	  {10 * CHUNK, CHUNK},
-					  {10 * CHUNK, 776},	{11 * CHUNK, 1},  {UINT64_MAX - CHUNK + 1, CHUNK},
+	static const uint64_t bad[][2] = {{1, CHUNK},	       {0, CHUNK - 1},
+					  {10 * CHUNK, CHUNK}, {10 * CHUNK, 776},
+					  {11 * CHUNK, 1},     {UINT64_MAX - CHUNK + 1, CHUNK},
 					  {20 * CHUNK, CHUNK}};
 	uint8_t *data = noise(CHUNK, 3);
 	struct rcp_sink_params p = params_of("f", SIZE);
@@ -196,7 +198,8 @@ static void chunks_off_the_grid(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct rcp_err err = {0};
 
-		assert_int_equal(rcp_sink_write(s, bad[i][0], data, bad[i][1], 0, &err), RCP_E_INTEGRITY);
+		assert_int_equal(rcp_sink_write(s, bad[i][0], data, bad[i][1], 0, &err),
+				 RCP_E_INTEGRITY);
 	}
 	assert_int_equal(rcp_sink_bytes(s), 0);
 	rcp_sink_close(&s, true); /* nothing in it: nothing is kept */
@@ -330,6 +333,18 @@ static void a_symlink_is_replaced_not_followed(void **state)
 	assert_true(S_ISREG(st.st_mode));
 	tmp_expect_text("dir/link", "abc");
 	tmp_expect_text("outside", "kept");
+	/* A FIFO that came there while the file was written. */
+	struct rcp_err err = {0};
+	unsigned lost;
+
+	s = open_ok(&p);
+	write_all(s, (const uint8_t *)"abc", 3);
+	assert_int_equal(unlink("dir/link"), 0);
+	assert_int_equal(mkfifo("dir/link", 0600), 0);
+	assert_int_equal(rcp_sink_commit(s, &plain, &err, &lost), RCP_E_PARTIAL);
+	rcp_sink_close(&s, false);
+	assert_int_equal(lstat("dir/link", &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
 	/* A directory on the way that leads out. */
 	assert_int_equal(mkdir("away", 0755), 0);
 	assert_int_equal(symlink("../away", "dir/out"), 0);
@@ -396,7 +411,7 @@ static void holes_stay_holes(void **state)
 
 	(void)state;
 	tmp_noise(data + 2 * CHUNK + 4096, 4096, 5);
-	data[3 * CHUNK - 1] = 1;  /* the last byte of a block */
+	data[3 * CHUNK - 1] = 1;   /* the last byte of a block */
 	data[4 * CHUNK + 100] = 1; /* chunk 4: one byte in the middle of zeros */
 	p.sparse = true;
 	struct rcp_sink *s = open_ok(&p);
@@ -413,7 +428,8 @@ static void holes_stay_holes(void **state)
 
 	data[2 * CHUNK + 8192] = 9;
 	write_chunk(s, data, SIZE, 2);
-	assert_int_equal(rcp_sink_write(s, 4 * CHUNK, zeros, CHUNK, rcp_crc32_zeros(CHUNK), &err), 0);
+	assert_int_equal(rcp_sink_write(s, 4 * CHUNK, zeros, CHUNK, rcp_crc32_zeros(CHUNK), &err),
+			 0);
 	data[4 * CHUNK + 100] = 0;
 	assert_int_equal(rcp_sink_verify(s, &err), 0);
 	commit_ok(&s);
@@ -451,7 +467,8 @@ static void small_files_in_one_go(void **state)
 	struct rcp_sink_params p = params_of("f", 3);
 	struct rcp_err err = {0};
 	unsigned lost;
-	struct rcp_meta meta = {.mode = 0604, .set_times = true, .mtime = {1000, 5}, .atime = {2000, 6}};
+	struct rcp_meta meta = {
+		.mode = 0604, .set_times = true, .mtime = {1000, 5}, .atime = {2000, 6}};
 	struct stat st;
 
 	(void)state;

@@ -56,7 +56,8 @@ static void only_regular_files(void **state)
 	assert_int_equal(mkfifo("fifo", 0600), 0);
 	assert_int_equal(mkdir("d", 0755), 0);
 	expect_refused("none", false, NULL, RCP_E_PARTIAL, "No such file");
-	expect_refused("fifo", false, NULL, RCP_E_PARTIAL, "not a regular file"); /* and does not wait */
+	expect_refused("fifo", false, NULL, RCP_E_PARTIAL,
+		       "not a regular file"); /* and does not wait */
 	expect_refused("d", false, NULL, RCP_E_PARTIAL, "not a regular file");
 	expect_refused("/dev/null", false, NULL, RCP_E_PARTIAL, "not a regular file");
 	expect_refused("link", true, NULL, RCP_E_PARTIAL, "symbolic links");
@@ -121,8 +122,9 @@ static void read_both_ways(struct rcp_source *s, const uint8_t *data, size_t off
 
 static void reads_and_sums(void **state)
 {
-	static const size_t at[][2] = {{0, SIZE + 77}, {4096, 4096}, {1u << 20, 1u << 20}, {SIZE, 77},
-				       {1, 1000},      {0, 0},	     {SIZE - 4096, 4096 + 77}};
+	static const size_t at[][2] = {
+		{0, SIZE + 77}, {4096, 4096}, {1u << 20, 1u << 20},    {SIZE, 77},
+		{1, 1000},	{0, 0},	      {SIZE - 4096, 4096 + 77}};
 	uint8_t *data = noise_file("f", SIZE + 77);
 	uint8_t *buf = aligned_alloc(4096, SIZE + 8192);
 	struct rcp_source *s = open_ok("f");
@@ -188,7 +190,8 @@ static void windows(void **state)
 	assert_int_equal(crc, rcp_crc32(0, data + 5000, 10000));
 	rcp_window_unmap(&w);
 	assert_null(w.map);
-	assert_int_equal(rcp_window_map(s, SIZE, 1u << 20, false, &err, &w), 0); /* cut at the end */
+	assert_int_equal(rcp_window_map(s, SIZE, 1u << 20, false, &err, &w),
+			 0); /* cut at the end */
 	assert_int_equal(w.len, 77);
 	assert_true(memcmp(w.data, data + SIZE, 77) == 0);
 	rcp_window_unmap(&w);
@@ -239,7 +242,8 @@ static void lost_pages_are_an_error_not_a_death(void **state)
 		assert_int_equal(pthread_join(t[i], &bad), 0);
 		assert_null(bad);
 	}
-	assert_int_equal(rcp_guarded_crc(w.data, w.len, "the-file", &err, &(uint32_t){0}), RCP_E_PARTIAL);
+	assert_int_equal(rcp_guarded_crc(w.data, w.len, "the-file", &err, &(uint32_t){0}),
+			 RCP_E_PARTIAL);
 	assert_string_equal(err.object, "the-file");
 	rcp_window_unmap(&w);
 	rcp_source_close(&s);

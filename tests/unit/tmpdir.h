@@ -1,12 +1,13 @@
 /*
- * A directory for one test program, and small files in it. The program works inside (chdir), so that
- * tests use short relative names. Below $TMPDIR, else below the directory it was started in.
+ * A directory for one test program, and small files in it. The program works inside (chdir), so
+ * that tests use short relative names. Below $TMPDIR, else below the directory it was started in.
  */
 #ifndef RCP_TESTS_TMPDIR_H
 #define RCP_TESTS_TMPDIR_H
 
 #include "base/err.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
@@ -43,7 +44,8 @@ static inline int tmp_setup(void **state)
 	(void)state;
 	if (!getcwd(tmp_start, sizeof(tmp_start)))
 		return -1;
-	snprintf(tmp_path, sizeof(tmp_path), "%.4000s/rcp-test-XXXXXX", base && *base ? base : tmp_start);
+	snprintf(tmp_path, sizeof(tmp_path), "%.4000s/rcp-test-XXXXXX",
+		 base && *base ? base : tmp_start);
 	if (!mkdtemp(tmp_path) || chdir(tmp_path) < 0) {
 		perror(tmp_path);
 		return -1;
@@ -128,16 +130,13 @@ static inline bool tmp_exists(const char *name)
 /* Names in the directory, without . and .. */
 static inline unsigned tmp_count(const char *dir)
 {
-	char cmd[4300];
+	DIR *d = opendir(dir);
 	unsigned n = 0;
 
-	snprintf(cmd, sizeof(cmd), "ls -A '%s'", dir);
-	FILE *f = popen(cmd, "r");
-
-	assert_non_null(f);
-	for (int c; (c = getc(f)) != EOF;)
-		n += c == '\n';
-	pclose(f);
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	closedir(d);
 	return n;
 }
 

@@ -22,7 +22,7 @@ struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 
 	if (!channel) {
-		errno = rcp_verbs_node_errno("rdma_cm", errno);
+		errno = rcp_verbs_open_errno("/dev/infiniband/rdma_cm");
 		rcp_verbs_err_errno(err, RCP_E_CONNECT, "rdma_create_event_channel", NULL);
 	}
 	return channel;
@@ -121,12 +121,23 @@ static void on_route(struct verbs_link *v, const struct verbs_cm_event *ev)
 	}
 	conn_param(v, data, &param);
 	v->state = VERBS_CONNECT;
-	if (v->port->transport != RCP_RDMA_IWARP) {
-		if (rdma_connect(v->conn.id, &param) != 0)
-			fail_errno(v, "rdma_connect");
-	} else if (rcp_verbs_dial_start(v, &param, &e) != 0) {
-		rcp_verbs_link_fail(v, &e);
+	if (v->port->transport == RCP_RDMA_IWARP) {
+		/* It returns when TCP has been answered, which may be minutes: not on the loop. */
+		if (rcp_verbs_dial(v, &param, &e) != 0)
+			rcp_verbs_link_fail(v, &e);
+	} else if (rdma_connect(v->conn.id, &param) != 0) {
+		fail_errno(v, "rdma_connect");
 	}
+}
+
+void rcp_verbs_cm_dialled(struct verbs_link *v)
+{
+	int rc = v->conn.dial ? rcp_verbs_dial_end(&v->conn) : 0;
+
+	if (!rc)
+		return;
+	errno = rc;
+	fail_errno(v, "rdma_connect");
 }
 
 static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev)

@@ -190,7 +190,13 @@ int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rc
 	return c->id ? recvs_post(v, err) : rcp_verbs_oob_init(v, err) || recvs_post(v, err);
 }
 
-void rcp_verbs_conn_stop(struct verbs_conn *c)
+void rcp_verbs_conn_stop(struct verbs_link *v)
+{
+	rcp_verbs_dial_leave(&v->conn);
+	rcp_verbs_conn_quit(&v->conn);
+}
+
+void rcp_verbs_conn_quit(struct verbs_conn *c)
 {
 	if (c->qp && c->id)
 		rdma_destroy_qp(c->id);
@@ -212,7 +218,12 @@ void rcp_verbs_conn_stop(struct verbs_conn *c)
 }
 
 /* Workers may read the ring and hold registrations until here. */
-void rcp_verbs_conn_free(struct verbs_conn *c)
+void rcp_verbs_conn_free(struct verbs_link *v)
+{
+	rcp_verbs_conn_drop(&v->conn);
+}
+
+void rcp_verbs_conn_drop(struct verbs_conn *c)
 {
 	if (c->memory_mr)
 		ibv_dereg_mr(c->memory_mr);

@@ -328,8 +328,10 @@ static void device_scan(struct scan *s, struct ibv_device *device)
 
 	if (!ctx) {
 		struct rcp_err e = {0};
+		char node[sizeof(device->dev_name) + 32];
 
-		errno = rcp_verbs_node_errno(device->dev_name, errno);
+		snprintf(node, sizeof(node), "/dev/infiniband/%s", device->dev_name);
+		errno = rcp_verbs_open_errno(node);
 		rcp_verbs_err_errno(&e, RCP_E_CONNECT, "ibv_open_device", name);
 		pass_over(s, &e);
 		return;

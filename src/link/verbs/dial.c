@@ -1,14 +1,10 @@
 /*
- * rdma_connect where it may block. siw connects its TCP socket inside the call: a firewall that
- * drops makes it last two minutes (seen on 6.1 and 6.12), and one loop serves everything. So on
- * iWARP a thread makes the call. If the link ends first, the connection is left to the thread,
- * which destroys it when the call returns: nothing else may touch the id before.
+ * rdma_connect in a thread of its own, for iWARP: there the call returns only when TCP was answered
+ * or gave up (over two minutes where packets are dropped), and rdma_destroy_id waits for it. Whose
+ * deadline passes leaves the connection to the thread, which ends it when it can; at the process's
+ * exit the kernel does.
  *
- * Everything but dial_run is on the loop's thread. `state` changes hands by atomic exchange, and
- * who finds the other's mark there has the last word:
- *
- *   RUNNING -> DONE        by the thread, after it made `fd` readable; it touches nothing any more
- *   RUNNING -> ABANDONED   by the loop, after it filled `orphan`
+ * Loop's thread, but for dial_main. Knows nothing of the link behind the connection.
  */
 #include "link/verbs/priv.h"
 
@@ -21,16 +17,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { RUNNING, DONE, ABANDONED };
+enum { DIAL_RUNS, DIAL_DONE, DIAL_LEFT };
 
 struct verbs_dial {
-	atomic_int state;
-	int fd;
+	pthread_t thread;
+	_Atomic int state;
+	int fd;	    /* eventfd: it has returned */
+	int result; /* errno */
 	struct rdma_cm_id *id;
 	struct rdma_conn_param param;
 	uint8_t data[VERBS_PRIVATE_BYTES];
-	int sys_errno; /* the call's, or 0 */
-	struct verbs_conn orphan;
+	struct verbs_conn conn; /* once left */
 };
 
 static void dial_free(struct verbs_dial *d)
@@ -39,103 +36,100 @@ static void dial_free(struct verbs_dial *d)
 	free(d);
 }
 
-static void *dial_run(void *arg)
+static void *dial_main(void *arg)
 {
 	struct verbs_dial *d = arg;
 	uint64_t one = 1;
 
-	d->sys_errno = rdma_connect(d->id, &d->param) == 0 ? 0 : errno ? errno : EIO;
-	/* Eight bytes into an empty eventfd: can't fail. */
-	(void)!write(d->fd, &one, sizeof(one));
-	if (atomic_exchange(&d->state, DONE) == ABANDONED) {
-		rcp_verbs_conn_stop(&d->orphan);
-		rcp_verbs_conn_free(&d->orphan);
+	d->result = rdma_connect(d->id, &d->param) == 0 ? 0 : errno ? errno : EIO;
+	while (write(d->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	if (atomic_exchange(&d->state, DIAL_DONE) == DIAL_LEFT) {
+		rcp_verbs_conn_quit(&d->conn);
+		rcp_verbs_conn_drop(&d->conn);
 		dial_free(d);
 	}
 	return NULL;
 }
 
-/* Detached, and deaf: signals are the main thread's. */
-static int thread_start(struct verbs_dial *d)
+/* Signals are for the process's own threads. */
+static int start(struct verbs_dial *d)
 {
-	pthread_attr_t attr;
-	sigset_t all, was;
-	pthread_t thread;
+	sigset_t all, old;
+	int rc;
 
 	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	int ret = pthread_create(&thread, &attr, dial_run, d);
-
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	pthread_attr_destroy(&attr);
-	return ret;
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	rc = pthread_create(&d->thread, NULL, dial_main, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc;
 }
 
-int rcp_verbs_dial_start(struct verbs_link *v, const struct rdma_conn_param *param,
-			 struct rcp_err *err)
+int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err)
 {
 	struct verbs_dial *d = calloc(1, sizeof(*d));
+	int rc = ENOMEM;
 
 	if (!d)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-	d->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->fd < 0) {
-		rcp_verbs_err_errno(err, RCP_E_IO, "eventfd", v->name);
-		free(d);
-		return (int)err->code;
-	}
-	atomic_init(&d->state, RUNNING);
+		return rcp_err_set(err, RCP_E_IO, rc, "calloc", v->name, NULL);
 	d->id = v->conn.id;
 	d->param = *param;
 	memcpy(d->data, param->private_data, sizeof(d->data));
 	d->param.private_data = d->data;
-	int ret = rcp_verbs_io_watch(v->io, VERBS_FD_DIAL, d->fd, err);
-
-	if (!ret && (ret = thread_start(d)) != 0)
-		rcp_err_set(err, RCP_E_IO, ret, "pthread_create", v->name, NULL);
-	if (ret) {
+	d->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->fd < 0) {
+		rcp_err_set(err, RCP_E_IO, errno, "eventfd", v->name, NULL);
+		free(d);
+		return (int)err->code;
+	}
+	rc = rcp_verbs_io_watch(v->io, VERBS_FD_DIAL, d->fd, err) == 0 ? start(d) : -1;
+	if (rc > 0)
+		rcp_err_set(err, RCP_E_IO, rc, "pthread_create", v->name, NULL);
+	if (rc != 0) {
 		rcp_verbs_io_forget(v->io, VERBS_FD_DIAL);
 		dial_free(d);
 		return (int)err->code;
 	}
-	v->dial = d;
+	v->conn.dial = d;
 	return 0;
 }
 
-void rcp_verbs_dial_readable(struct verbs_link *v)
+int rcp_verbs_dial_end(struct verbs_conn *c)
 {
-	struct verbs_dial *d = v->dial;
-	struct rcp_err e = {0};
+	struct verbs_dial *d = c->dial;
+	uint64_t count;
+	int result;
 
-	/* Readable a moment before it is done: look again at once. */
-	if (atomic_load(&d->state) != DONE)
-		return;
-	int failed = d->sys_errno;
-
-	rcp_verbs_io_forget(v->io, VERBS_FD_DIAL);
-	v->dial = NULL;
-	dial_free(d);
-	if (!failed)
-		return;
-	errno = failed;
-	rcp_verbs_err_errno(&e, rcp_verbs_link_code(v), "rdma_connect", v->name);
-	rcp_verbs_link_fail(v, &e);
+	/* Emptied rather than closed: the loop watches it until the link's handles close. */
+	while (read(d->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	if (d->state == DIAL_LEFT)
+		return 0;
+	pthread_join(d->thread, NULL);
+	result = d->result;
+	d->state = DIAL_LEFT; /* nothing runs any more; freed with the connection */
+	return result;
 }
 
-bool rcp_verbs_dial_leave(struct verbs_link *v)
+void rcp_verbs_dial_leave(struct verbs_conn *c)
 {
-	struct verbs_dial *d = v->dial;
+	struct verbs_dial *d = c->dial;
 
 	if (!d)
-		return false;
-	v->dial = NULL;
-	d->orphan = v->conn;
-	if (atomic_exchange(&d->state, ABANDONED) == DONE) {
+		return;
+	c->dial = NULL;
+	if (d->state == DIAL_LEFT) { /* joined in dial_end */
 		dial_free(d);
-		return false;
+		return;
 	}
-	memset(&v->conn, 0, sizeof(v->conn));
-	return true;
+	d->conn = *c;
+	pthread_t thread = d->thread;
+
+	if (atomic_exchange(&d->state, DIAL_LEFT) == DIAL_DONE) {
+		pthread_join(thread, NULL);
+		dial_free(d);
+		return;
+	}
+	pthread_detach(thread);
+	*c = (struct verbs_conn){0};
 }

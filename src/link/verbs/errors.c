@@ -52,19 +52,6 @@ void rcp_verbs_memlock_raise(void)
 	}
 }
 
-/*
- * rdma-core says ENOENT or ENODEV for a device node that may not be opened. Ask the node itself.
- */
-int rcp_verbs_node_errno(const char *node, int e)
-{
-	char path[96];
-
-	if (e != ENOENT && e != ENODEV)
-		return e;
-	snprintf(path, sizeof(path), "/dev/infiniband/%s", node);
-	return access(path, R_OK | W_OK) == 0 ? e : errno;
-}
-
 static void fix_memlock(struct rcp_err *err)
 {
 	struct rlimit limit;
@@ -80,6 +67,16 @@ static void fix_memlock(struct rcp_err *err)
 		"/etc/security/limits.conf, or LimitMEMLOCK=infinity for a systemd service; or "
 		"use fewer or smaller slots",
 		now);
+}
+
+/* libibverbs and librdmacm say ENOENT of a node that is there but closed to us. */
+int rcp_verbs_open_errno(const char *node)
+{
+	int said = errno;
+
+	if (access(node, F_OK) == 0 && access(node, R_OK | W_OK) != 0)
+		return EACCES;
+	return said;
 }
 
 struct fix {

@@ -25,7 +25,7 @@ static void on_readable(void *arg, enum verbs_fd which)
 	if (which == VERBS_FD_CM)
 		rcp_verbs_cm_readable(v);
 	else if (which == VERBS_FD_DIAL)
-		rcp_verbs_dial_readable(v);
+		rcp_verbs_cm_dialled(v);
 	else
 		rcp_verbs_queue_readable(v);
 	rcp_verbs_link_advance(v);
@@ -108,7 +108,7 @@ static void link_free(struct rcp_link *link)
 	struct verbs_link *v = verbs_link_of(link);
 
 	assert(v->state == VERBS_DOWN && !v->io);
-	rcp_verbs_conn_free(&v->conn);
+	rcp_verbs_conn_free(v);
 	rcp_verbs_source_free(v);
 	rcp_verbs_sink_free(v);
 	free(v);
@@ -122,8 +122,7 @@ void rcp_verbs_link_closed(void *link)
 	if (--v->closing)
 		return;
 	v->io = NULL;
-	if (!rcp_verbs_dial_leave(v))
-		rcp_verbs_conn_stop(&v->conn);
+	rcp_verbs_conn_stop(v);
 	if (v->abandoned) {
 		link_free(&v->link);
 		return;

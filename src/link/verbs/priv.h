@@ -97,11 +97,11 @@ void rcp_verbs_io_close(struct verbs_io *io);
  */
 int rcp_verbs_err_ret(struct rcp_err *err, enum rcp_code code, int ret, const char *call,
 		      const char *object);
+/* errno after opening a device node failed: EACCES where that is the truth. */
+int rcp_verbs_open_errno(const char *node);
 int rcp_verbs_err_errno(struct rcp_err *err, enum rcp_code code, const char *call,
 			const char *object);
 void rcp_verbs_err_fix(struct rcp_err *err);
-/* What opening /dev/infiniband/<node> really failed with; e: what rdma-core says. */
-int rcp_verbs_node_errno(const char *node, int e);
 /* A completion with a bad status. what: "chunk", "credits" ... */
 void rcp_verbs_err_wc(struct rcp_err *err, const struct ibv_wc *wc, const char *what,
 		      const char *object);
@@ -126,7 +126,10 @@ enum verbs_state {
 	VERBS_STATES
 };
 
+struct verbs_dial;
+
 struct verbs_conn {
+	struct verbs_dial *dial; /* iWARP's rdma_connect is under way */
 	struct rdma_event_channel *cm_channel;
 	struct rdma_cm_id *id;
 	struct ibv_context *ctx; /* the device's, or librdmacm's own of the same device */
@@ -185,7 +188,6 @@ struct verbs_link {
 	struct verbs_io *io;
 	struct verbs_async *async;
 	struct verbs_link *async_next;
-	struct verbs_dial *dial; /* rdma_connect under way in a thread */
 
 	enum verbs_state state;
 	enum rcp_role role;
@@ -246,8 +248,19 @@ void rcp_verbs_link_name(struct verbs_link *v);
 /* conn.c */
 int rcp_verbs_conn_make(struct verbs_link *v, struct ibv_context *ctx, struct rcp_err *err);
 /* QP and CQ go: nothing of the device touches the link's memory after this. */
-void rcp_verbs_conn_stop(struct verbs_conn *c);
-void rcp_verbs_conn_free(struct verbs_conn *c);
+void rcp_verbs_conn_stop(struct verbs_link *v);
+void rcp_verbs_conn_free(struct verbs_link *v);
+/* The two steps of both, for who has the connection and no link any more. */
+void rcp_verbs_conn_quit(struct verbs_conn *c);
+void rcp_verbs_conn_drop(struct verbs_conn *c);
+
+/* dial.c: rdma_connect in a thread of its own. VERBS_FD_DIAL is readable when it has returned. */
+int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err);
+/* It has returned: 0 or its errno. */
+int rcp_verbs_dial_end(struct verbs_conn *c);
+/* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it
+ * later. Then *c is empty. */
+void rcp_verbs_dial_leave(struct verbs_conn *c);
 /* RNR timer, path MTU, fabric, caps.detail: once connected. */
 void rcp_verbs_conn_settle(struct verbs_link *v);
 void rcp_verbs_conn_detail(struct verbs_link *v);
@@ -293,17 +306,12 @@ struct verbs_cm_event {
 /* Next event, copied and acknowledged: 0; RCP_AGAIN: none now; -2: the channel is broken. */
 int rcp_verbs_cm_next(struct rdma_event_channel *channel, struct verbs_cm_event *out);
 void rcp_verbs_cm_readable(struct verbs_link *v);
+/* rdma_connect has returned. */
+void rcp_verbs_cm_dialled(struct verbs_link *v);
 /* Listener: make the connection and accept. */
 void rcp_verbs_cm_accept(struct verbs_link *v, struct rdma_cm_id *id);
 void rcp_verbs_cm_options(const struct rcp_rdma *rdma, struct rdma_cm_id *id);
 struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err);
-
-/* dial.c: rdma_connect on iWARP, where it may block. An error of the call itself fails the link. */
-int rcp_verbs_dial_start(struct verbs_link *v, const struct rdma_conn_param *param,
-			 struct rcp_err *err);
-void rcp_verbs_dial_readable(struct verbs_link *v);
-/* True: the call is still under way, and the connection went to its thread; v->conn is empty. */
-bool rcp_verbs_dial_leave(struct verbs_link *v);
 
 /* oob.c */
 /* A QP of our own: RESET to INIT. */

@@ -1,0 +1,359 @@
+# shellcheck shell=bash
+# The fixture of the end-to-end tests: a throw-away sshd on loopback, a home directory for its logins,
+# rcp runs with a deadline, assertions, TAP. Sourced by each t-*.sh, never run.
+#
+# Everything is below $dir, which goes at the end, as do all processes in $pids: each was started
+# here and is ended by its number. What is waited for has a deadline.
+#
+# From meson: RCP (the program), RCP_HOOKS (it, with bit flips for tests), E2E_PEAK, E2E_PRELOAD,
+# E2E_DIR (where to put $dir), E2E_SANITIZED (1: under a sanitizer).
+
+set -u
+export LC_ALL=C
+: "${RCP:?the rcp to test}"
+export RCP RCP_HOOKS=${RCP_HOOKS:-}
+
+dir=
+pids=()      # ended at exit
+mounts=()    # undone at exit
+cases=0 bad=0
+rc=          # of the last rcp
+sshd_pid='' port=''
+server='' session='' ssh='' copy='' # numbers of the ends and what joins them, by start_watched
+
+# ---- life ----
+
+finish() {
+	local status=$? pid m
+
+	[ "$BASHPID" = $$ ] || exit # a child that has not become another program yet
+	trap - EXIT INT TERM HUP
+	# Logins first: their numbers are in a file that is about to go.
+	if [ -n "$dir" ] && [ -f "$dir/logins" ]; then
+		while read -r pid _; do kill -9 "$pid" 2>/dev/null; done <"$dir/logins"
+	fi
+	for pid in ${pids[@]+"${pids[@]}"}; do kill -9 "$pid"; done 2>/dev/null
+	wait
+	for m in ${mounts[@]+"${mounts[@]}"}; do umount -l "$m" 2>/dev/null; done
+	[ -z "$dir" ] || { chmod -R u+rwX "$dir" 2>/dev/null; rm -rf "$dir"; }
+	exit "$status"
+}
+
+bail() {
+	printf 'Bail out! %s\n' "$*"
+	exit 1
+}
+
+# The whole script can't run here.
+skip_all() {
+	printf '1..0 # SKIP %s\n' "$*"
+	exit 0
+}
+
+begin() {
+	trap finish EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	dir=$(mktemp -d "${E2E_DIR:-${TMPDIR:-/tmp}}/rcp-e2e.XXXXXX") || bail 'no directory to work in'
+	mkdir "$dir/home" "$dir/bin" "$dir/src" "$dir/dst"
+	ln -s "$RCP" "$dir/bin/rcp"
+	: >"$dir/logins"
+	cd "$dir" || bail "no way into $dir"
+}
+
+end() {
+	printf '1..%d\n' "$cases"
+	[ "$bad" = 0 ]
+	exit
+}
+
+# ---- waiting ----
+
+# await SECONDS COMMAND...: until it succeeds; 1 where it doesn't in time.
+await() {
+	local end=$((SECONDS + $1))
+
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		read -r -t 0.05 <>"$dir/never" || :
+	done
+}
+
+is_gone() { ! kill -0 "$1" 2>/dev/null || [[ $(</proc/"$1"/stat) =~ ')'\ Z ]] 2>/dev/null; }
+
+# The status of a child of ours, in $rc; 999 where it doesn't end in time.
+reap() {
+	rc=999
+	await "$1" is_gone "$2" || { kill -9 "$2"; wait "$2" 2>/dev/null; return 1; }
+	wait "$2" 2>/dev/null
+	rc=$?
+}
+
+# ---- sshd ----
+
+have() { command -v "$1" >/dev/null 2>&1; }
+has_ipv6() { grep -q '^0\{31\}1 ' /proc/net/if_inet6 2>/dev/null; }
+is_root() { [ "$(id -u)" = 0 ]; }
+
+find_sshd() {
+	PATH=$PATH:/usr/sbin:/usr/local/sbin:/sbin command -v sshd
+}
+
+need() {
+	local tool
+
+	for tool; do have "$tool" || skip_all "$tool is not installed"; done
+	find_sshd >/dev/null || skip_all 'sshd is not installed'
+}
+
+write_login() {
+	cat >"$dir/login" <<-END
+		#!/bin/sh
+		# What each login runs: a home and a PATH of our own, then what was asked for.
+		HOME='$dir/home' PATH='$dir/bin':\$PATH
+		export HOME PATH
+		cd
+		echo "\$\$ \$PPID" >>'$dir/logins'
+		[ ! -f '$dir/rc' ] || . '$dir/rc'
+		eval "exec \$SSH_ORIGINAL_COMMAND"
+	END
+	chmod +x "$dir/login"
+}
+
+write_sshd_config() {
+	cat <<-END
+		Port $port
+		$(for a in ${listen_on:-127.0.0.1 $(has_ipv6 && echo ::1)}; do echo "ListenAddress $a"; done)
+		HostKey $dir/host_key
+		PidFile none
+		AuthorizedKeysFile $dir/authorized_keys
+		StrictModes no
+		UsePAM no
+		PermitRootLogin yes
+		PasswordAuthentication no
+		KbdInteractiveAuthentication no
+		MaxStartups 100
+		PrintMotd no
+		UseDNS no
+		ForceCommand '$dir/login'
+	END
+}
+
+# box: our host; box6: the same by IPv6. Nothing of the user's own configuration is read.
+write_ssh_config() {
+	cat <<-END
+		Host box
+			HostName ${reach:-127.0.0.1}
+		Host box6
+			HostName ::1
+		Host *
+			Port $port
+			User $(id -un)
+			IdentityFile $dir/key
+			IdentitiesOnly yes
+			UserKnownHostsFile $dir/known_hosts
+			GlobalKnownHostsFile /dev/null
+			HostKeyAlias box
+			StrictHostKeyChecking yes
+			BatchMode yes
+			ControlPath none
+			KexAlgorithms curve25519-sha256
+			LogLevel ERROR
+	END
+}
+
+sshd_answers() { grep -q 'Server listening' "$dir/sshd.log" || is_gone "$sshd_pid"; }
+
+start_sshd() {
+	local sshd try
+
+	sshd=$(find_sshd)
+	! is_root || mkdir -p /run/sshd # Debian's sshd wants it, and its service makes it
+	ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key" -C '' && ssh-keygen -q -t ed25519 -N '' -f "$dir/key" -C '' ||
+		bail 'ssh-keygen failed'
+	cp "$dir/key.pub" "$dir/authorized_keys"
+	echo "box $(cat "$dir/host_key.pub")" >"$dir/known_hosts"
+	write_login
+	for try in 1 2 3 4 5 6 7 8; do
+		port=$((20000 + (RANDOM * 7 + $$ + try) % 12000))
+		write_sshd_config >"$dir/sshd_config"
+		: >"$dir/sshd.log"
+		"$sshd" -D -f "$dir/sshd_config" -E "$dir/sshd.log" </dev/null &
+		sshd_pid=$!
+		disown "$sshd_pid" # bash would tell of its end
+		pids+=("$sshd_pid")
+		await 10 sshd_answers || bail "sshd does not start: $(tail -n 3 "$dir/sshd.log")"
+		is_gone "$sshd_pid" || break
+		grep -q 'Address already in use' "$dir/sshd.log" || bail "sshd: $(tail -n 3 "$dir/sshd.log")"
+	done
+	write_ssh_config >"$dir/ssh_config"
+	ssh -F "$dir/ssh_config" box true 2>"$dir/ssh.err" ||
+		bail "no login to the throw-away sshd: $(tail -n 2 "$dir/ssh.err") $(tail -n 3 "$dir/sshd.log")"
+}
+
+# ---- a network of our own ----
+
+# The whole script in a network namespace, where packets can be dropped. Skips where that can't be.
+own_net() {
+	[ -z "${E2E_OWN_NET:-}" ] || { ip link set lo up; return; }
+	is_root || skip_all 'packets can only be dropped by root'
+	have unshare && have ip && have nft || skip_all 'unshare, ip or nft is not installed'
+	unshare -n nft add table inet e2e 2>/dev/null || skip_all 'no network namespace with nftables here'
+	exec env E2E_OWN_NET=1 unshare -n "$0"
+}
+
+# filter RULE...: what becomes of packets on their way in; none: all pass.
+filter() {
+	{
+		echo 'flush ruleset'
+		[ $# = 0 ] || printf 'table inet e2e {\n chain in {\n type filter hook input priority 0;\n'
+		[ $# = 0 ] || { printf '%s\n' "$@"; printf '}\n}\n'; }
+	} | nft -f - || bail 'nft refused'
+}
+
+# ---- both ends, watched ----
+
+# The server's own number, status and words, for tests that end it or wait for it: --rcp-path=watched
+write_watched() {
+	cat >"$dir/bin/watched" <<-END
+		#!/bin/sh
+		# dash gives a job in the background no standard input, so it gets it by another number.
+		exec 3<&0
+		'$RCP' "\$@" <&3 3<&- 2>>'$dir/server.err' &
+		echo \$! >'$dir/server.pid'
+		echo \$PPID >'$dir/session.pid'
+		exec 3<&-
+		wait \$!
+		echo \$? >'$dir/server.rc'
+	END
+	# -S: which ssh it is
+	cat >"$dir/bin/ssh-watched" <<-END
+		#!/bin/sh
+		echo \$\$ >'$dir/ssh.pid'
+		exec ssh "\$@"
+	END
+	chmod +x "$dir/bin/watched" "$dir/bin/ssh-watched"
+}
+
+# start_watched ARG...: both ends known; returns once more than $beyond bytes were moved.
+start_watched() {
+	rm -f server.pid server.rc server.err session.pid ssh.pid
+	rcp_start --json --rcp-path=watched -S "$dir/bin/ssh-watched" "$@"
+	await 60 moved "${beyond:-0}" || { fail 'the copy does not get going'; return 1; }
+	server=$(<server.pid) session=$(<session.pid) ssh=$(<ssh.pid)
+	pids+=("$server")
+}
+
+server_rc_is() { is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
+server_ended() { [ -s server.rc ] || is_gone "$server"; }
+
+# ---- running rcp ----
+
+# rcp ARG...: its status in $rc, its output in $dir/out and $dir/err.
+rcp() {
+	printf '%q ' rcp "$@" >"$dir/cmd"
+	timeout -k 5 "${limit:-100}" "${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err"
+	rc=$?
+}
+
+# The same in the background, as a terminal starts it: a process group of its own, SIGINT not ignored.
+# Its number is in $copy.
+rcp_start() {
+	printf '%q ' rcp "$@" >"$dir/cmd"
+	: >"$dir/out"
+	set -m
+	"${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err" &
+	copy=$!
+	set +m
+	pids+=("$copy")
+}
+
+# jq's answer about the last event of a kind.
+event() { jq -r "select(.event == \"$1\") | $2" "$dir/out" 2>/dev/null | tail -n 1; }
+summary() { event summary "$1"; }
+# Asked many times a second: no process for it.
+moved() {
+	local lines
+
+	mapfile -t lines <"$dir/out"
+	[[ ${lines[*]: -1} =~ '"event":"progress","bytes":'([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -gt "$1" ]
+}
+
+# ---- assertions: a failed one is told and the case goes on ----
+
+note() { printf '#   %s\n' "$*"; }
+fail() { failed=1; note "$*"; }
+show() { tail -n 8 "$dir/$1" | cut -c 1-600 | tr -c '[:print:]\n' '?' | sed "s/^/#     $1: /"; }
+
+rc_is() { [ "$rc" = "$1" ] || fail "exit status $rc, not $1"; }
+err_has() {
+	local text
+	for text; do grep -qF -- "$text" "$dir/err" || { fail "standard error lacks: $text"; show err; }; done
+}
+err_lacks() { ! grep -qF -- "$1" "$dir/err" || fail "standard error has: $1"; }
+err_lines() { [ "$(wc -l <"$dir/err")" = "$1" ] || { fail "standard error has $(wc -l <"$dir/err") lines, not $1"; show err; }; }
+# of rcp's own; ssh may have said something, too
+own_lines() {
+	[ "$(grep -c '^rcp' "$dir/err")" = "$1" ] || { fail "standard error has $(grep -c '^rcp' "$dir/err") lines of rcp, not $1"; show err; }
+}
+out_empty() { [ ! -s "$dir/out" ] || fail 'standard output is not empty'; }
+is() { [ "$2" = "$3" ] || fail "$1 is $(printf %q "${2:0:300}"), not $(printf %q "${3:0:300}")"; }
+old() { cmp -s "$1" <(echo old) || fail "$1 is not the old file"; }
+sum_is() { is "summary $1" "$(summary "$1")" "$2"; }
+same() { cmp -- "$1" "$2" >"$dir/cmp" 2>&1 || fail "$(cat "$dir/cmp")"; }
+same_tree() { diff -r -- "$1" "$2" >"$dir/diff" 2>&1 || { fail "trees differ"; sed 's/^/#     /' "$dir/diff" | head -n 10; }; }
+exists() { local f; for f; do [ -e "$f" ] || [ -L "$f" ] || fail "missing: $f"; done; }
+absent() { local f; for f; do [ ! -e "$f" ] && [ ! -L "$f" ] || fail "there, and should not be: $f"; done; }
+mode_is() { is "mode of $1" "$(stat -c %a -- "$1")" "$2"; }
+leftovers() { find "$1" -name '.*.rcp-*' | sort; }
+clean() { [ -z "$(leftovers "$1")" ] || fail "left behind: $(leftovers "$1" | tr '\n' ' ')"; }
+only_partials() {
+	local f
+	f=$(find "$1" -name '.*' -type f ! -name '.*.rcp-part' ! -name '.*.rcp-journal')
+	[ -z "$f" ] || fail "more than partial files: $f"
+}
+
+# ---- cases ----
+
+show_last() {
+	note "command: $(cat "$dir/cmd" 2>/dev/null)"
+	for f in out err; do
+		[ ! -s "$dir/$f" ] || show "$f"
+	done
+}
+
+# t NAME FUNCTION ARG...: one case. The function says what fails; skip REASON ends it as skipped.
+# E2E_ONLY=PATTERN: those whose names match, for work on one.
+t() {
+	local name=$1 skipped='' failed=0
+
+	shift
+	[[ $name == *${E2E_ONLY:-}* ]] || return 0
+	cases=$((cases + 1))
+	rm -rf "$dir/dst" && mkdir "$dir/dst"
+	rm -f "$dir/out" "$dir/err" "$dir/cmd" "$dir/rc"
+	"$@" || failed=1
+	if [ -n "$skipped" ]; then
+		printf 'ok %d - %s # SKIP %s\n' "$cases" "$name" "$skipped"
+	elif [ "$failed" = 0 ]; then
+		printf 'ok %d - %s\n' "$cases" "$name"
+	else
+		show_last
+		printf 'not ok %d - %s\n' "$cases" "$name"
+		bad=$((bad + 1))
+	fi
+	return 0
+}
+
+skip() { skipped=$*; }
+
+# ---- data ----
+
+# data FILE BYTES: bytes that no filter can predict, the same each time.
+data() {
+	head -c "$2" /dev/zero | openssl enc -aes-128-ctr -K 000102030405060708090a0b0c0d0e0f \
+		-iv "$(printf '%032x' "$2")" 2>/dev/null >"$1"
+}
+
+crc32_of() { gzip -1 -c -- "$1" | tail -c 8 | head -c 4 | od -A n -t x4 --endian=little | tr -d ' '; }

@@ -1,0 +1,204 @@
+#!/bin/bash
+# The sudden end of any process of a copy, and signals: the other end notices, says so, leaves the old
+# file alone and only partial files behind; the same command again finishes the job.
+. "$(dirname "$0")/lib.sh"
+need ssh ssh-keygen jq openssl
+begin
+start_sshd
+write_watched
+data src/f 41943049
+slow=--bwlimit=6M
+beyond=1000000
+
+# begin_copy DIRECTION ARG...: over an old file
+begin_copy() {
+	local way=$1
+
+	shift
+	echo old >dst/f
+	if [ "$way" = up ]; then
+		from=src/f to=box:$dir/dst/f
+	else
+		from=box:$dir/src/f to=dst/f
+	fi
+	start_watched "$slow" "$@" "$from" "$to"
+}
+
+untouched() {
+	old dst/f
+	only_partials dst
+}
+
+again() {
+	rcp --json "$@" "$from" "$to"
+	rc_is 0
+	same src/f dst/f
+	clean dst
+}
+
+# killed WHO DIRECTION ARG...
+killed() {
+	local who=$1 way=$2 victim
+
+	shift 2
+	begin_copy "$way" "$@" || return
+	case $who in
+	initiator) victim=$copy ;;
+	server) victim=$server ;;
+	ssh) victim=$ssh ;;
+	sshd) victim=$session ;;
+	esac
+	kill -9 "$victim"
+	if [ "$who" = initiator ]; then
+		reap 15 "$copy"
+		rc_is 137
+	else
+		reap 15 "$copy" || fail 'the initiator did not end within 15 s'
+		rc_is 6
+		own_lines 2 # and that a rerun goes on
+		err_has 'rcp: box: ' 'run the same command again'
+		sum_is .status link
+		sum_is .resumable true
+	fi
+	await 15 server_ended || fail 'the server did not end within 15 s'
+	[ "$who" = server ] || server_rc_is 6
+	await 15 is_gone "$ssh" || fail 'ssh did not end within 15 s'
+	untouched
+	again "$@"
+}
+
+# signalled SIGNAL STATUS WORD DIRECTION ARG...
+signalled() {
+	local signal=$1 status=$2 word=$3 way=$4
+
+	shift 4
+	begin_copy "$way" "$@" || return
+	kill -"$signal" -- "-$copy" # with ssh, as a terminal does
+	reap 15 "$copy" || fail 'no end within 15 s'
+	rc_is "$status"
+	sum_is .status "$word"
+	sum_is .exit_code "$status"
+	sum_is .resumable true
+	own_lines 1
+	err_has 'interrupted; run the same command again to go on from here'
+	await 15 server_ended || fail 'the server did not end within 15 s'
+	await 5 is_gone "$ssh" || fail 'ssh stays'
+	untouched
+	[ -n "$(leftovers dst)" ] || fail 'nothing was kept'
+	again "$@"
+	is 'bytes resumed' "$(summary '.resumed_bytes > 0')" true
+	sum_is .crc32 "$(crc32_of src/f)"
+}
+
+# Another version of the source: nothing of the old one may be in the copy.
+changed_between() {
+	begin_copy "$1" || return
+	kill -INT "$copy"
+	reap 15 "$copy"
+	rc_is 130
+	cp -p src/f keep
+	printf other | dd of=src/f bs=1 seek=100 conv=notrunc status=none
+	again
+	sum_is .resumed_bytes 0
+	mv keep src/f
+}
+
+start_over() {
+	begin_copy up || return
+	kill -INT "$copy"
+	reap 15 "$copy"
+	again --no-resume
+	sum_is .resumed_bytes 0
+}
+
+keep_nothing() {
+	begin_copy up --no-resume || return
+	kill -INT "$copy"
+	reap 15 "$copy"
+	rc_is 130
+	sum_is .resumable false
+	err_lacks 'again'
+	await 15 server_ended
+	clean dst
+}
+
+impatient() {
+	begin_copy up || return
+	kill -STOP "$server" # so that it can't end in good order
+	interrupt() { ! kill -INT "$copy" 2>/dev/null || is_gone "$copy"; }
+	await 5 interrupt
+	reap 1 "$copy" || fail 'a second ^C was not enough'
+	rc_is 130
+	kill -CONT "$server"
+	await 15 server_ended || fail 'the server did not end within 15 s'
+	untouched
+}
+
+# A server that hangs is as good as dead.
+hanging() {
+	begin_copy "$1" || return
+	kill -STOP "$server"
+	reap 15 "$copy" || fail 'no end within 15 s'
+	rc_is 6
+	err_has 'no word from the peer for 10 s'
+	kill -CONT "$server"
+	await 15 server_ended || fail 'the server did not end within 15 s'
+	untouched
+}
+
+# Beyond 256 MiB a kill -9 costs at most what came since the last checkpoint.
+far_on() {
+	data src/large 419430400
+	start_watched --bwlimit=150M src/large "box:$dir/dst/" || return
+	beyond=300000000
+	await 60 moved 300000000
+	beyond=1000000
+	kill -9 "$server"
+	reap 15 "$copy"
+	rc_is 6
+	rcp --json src/large "box:$dir/dst/"
+	rc_is 0
+	same src/large dst/large
+	is 'at least 128 MiB resumed' "$(summary '.resumed_bytes > 134217728')" true
+	rm -f src/large
+	clean dst
+}
+
+# Many small files and one big one: what was done is done.
+tree() {
+	mkdir -p src/tree
+	for i in {1..300}; do echo "$i" >"src/tree/$i"; done
+	ln -f src/f src/tree/zz
+	start_watched "$slow" -r src/tree "box:$dir/dst/" || return
+	kill -9 "$server"
+	reap 15 "$copy"
+	rc_is 6
+	only_partials dst
+	rcp --json -r src/tree "box:$dir/dst/"
+	rc_is 0
+	same_tree src/tree dst/tree
+	clean dst
+}
+
+for who in initiator server ssh sshd; do
+	t "kill -9 of $who, up, tcp" killed $who up
+	t "kill -9 of $who, down, tcp" killed $who down
+done
+t 'kill -9 of initiator, up, ssh' killed initiator up --transport=ssh
+t 'kill -9 of server, down, ssh' killed server down --transport=ssh
+t 'kill -9 of ssh, down, ssh' killed ssh down --transport=ssh
+t 'kill -9 of sshd, up, ssh' killed sshd up --transport=ssh
+t 'SIGINT up, tcp' signalled INT 130 interrupted up
+t 'SIGTERM down, tcp' signalled TERM 143 terminated down
+t 'SIGHUP up, ssh' signalled HUP 143 terminated up --transport=ssh
+t 'SIGINT down, ssh' signalled INT 130 interrupted down --transport=ssh
+t 'the source changed in between, up' changed_between up
+t 'the source changed in between, down' changed_between down
+t 'a rerun with --no-resume' start_over
+t 'SIGINT with --no-resume' keep_nothing
+t 'SIGINT twice' impatient
+t 'a server that hangs, up' hanging up
+t 'a server that hangs, down' hanging down
+t 'kill -9 after more than 256 MiB' far_on
+t 'kill -9 in a tree' tree
+end

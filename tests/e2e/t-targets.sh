@@ -1,0 +1,206 @@
+#!/bin/bash
+# Where things go: scp's rules for targets, the home directory, addresses, patterns.
+. "$(dirname "$0")/lib.sh"
+need ssh ssh-keygen jq openssl
+begin
+start_sshd
+umask 022
+data src/f 100000
+data src/g 300
+mkdir -p src/d/sub
+data src/d/x 5000
+data src/d/sub/y 70000
+
+# ok COPY ORIGINAL ARG...: works, and makes the one from the other
+ok() {
+	local want=$1 from=$2
+
+	shift 2
+	rcp "$@"
+	rc_is 0
+	if [ -d "$from" ]; then same_tree "$from" "$want"; else same "$from" "$want"; fi
+	clean dst
+	clean home
+}
+
+# bad STATUS TEXT ARG...: fails, with this in its one line
+bad() {
+	local want=$1 text=$2
+
+	shift 2
+	rcp "$@"
+	rc_is "$want"
+	err_has "$text"
+	clean dst
+}
+
+# ---- the table of rcp(1), for each of: up, down, local ----
+for side in up down local; do
+	case $side in
+	up) S='' T="box:$dir/" ;;
+	down) S="box:$dir/" T='' ;;
+	local) S='' T='' ;;
+	esac
+	t "$side: f to d" ok dst/f src/f "${S}src/f" "${T}dst"
+	t "$side: f to d/" ok dst/f src/f "${S}src/f" "${T}dst/"
+	t "$side: f to new" ok dst/new src/f "${S}src/f" "${T}dst/new"
+	t "$side: f to new/ fails" bad 1 'does not exist' "${S}src/f" "${T}dst/new/"
+	two() {
+		rcp "${S}src/f" "${S}src/g" "${T}dst"
+		rc_is 0
+		same src/f dst/f
+		same src/g dst/g
+		rcp "${S}src/f" "${S}src/g" "${T}dst/new"
+		rc_is 1
+		err_has 'must be a directory'
+		absent dst/new
+		rcp "${S}src/f" "${S}src/g" "${T}dst/f"
+		rc_is 1
+		err_has 'must be a directory'
+		same src/f dst/f
+	}
+	t "$side: several" two
+	t "$side: dir to d" ok dst/d src/d -r "${S}src/d" "${T}dst"
+	t "$side: dir/ to d" ok dst/d src/d -r "${S}src/d/" "${T}dst"
+	t "$side: dir to new" ok dst/new src/d -r "${S}src/d" "${T}dst/new"
+	t "$side: dir to new/" ok dst/new src/d -r "${S}src/d" "${T}dst/new/"
+	t "$side: no such directory" bad 1 'No such file or directory' "${S}src/f" "${T}dst/no/such/f"
+	over() {
+		echo old >dst/f
+		chmod 600 dst/f
+		ok dst/f src/f "${S}src/f" "${T}dst/f"
+	}
+	t "$side: over an old file" over
+done
+
+home() {
+	rcp src/f box:
+	rc_is 0
+	same src/f home/f
+	rcp src/g box:sub
+	rc_is 0
+	same src/g home/sub
+	mkdir home/deep
+	rcp src/g box:deep/g2
+	rc_is 0
+	same src/g home/deep/g2
+	rcp box:f dst/
+	rc_is 0
+	same src/f dst/f
+	rcp 'box:~/sub' dst/
+	rc_is 0
+	same src/g dst/sub
+	rcp src/g 'box:~/tilde'
+	rc_is 0
+	same src/g home/tilde
+	rcp box:./f box:deep/../sub dst/
+	rc_is 0
+	clean home
+	rm -rf home && mkdir home
+}
+
+bracketed() {
+	has_ipv6 || { skip 'no IPv6 on loopback'; return; }
+	rcp --json -6 src/f "[::1]:$dir/dst/"
+	rc_is 0
+	same src/f dst/f
+	is 'an IPv6 address is used' "$(event transport '.detail | contains("[::1]")')" true
+	rcp "$(id -un)@[::1]:$dir/src/g" dst/
+	rc_is 0
+	same src/g dst/g
+	rcp --transport=ssh src/f "[::1]:$dir/dst/f6"
+	rc_is 0
+	same src/f dst/f6
+}
+
+four() {
+	rcp --json -4 src/f "box:$dir/dst/"
+	rc_is 0
+	is 'an IPv4 address is used' "$(event transport '.detail | contains("127.0.0.1")')" true
+}
+
+user() {
+	rcp src/f "$(id -un)@box:$dir/dst/"
+	rc_is 0
+	same src/f dst/f
+	rcp src/f "nosuchuser_@box:$dir/dst/x"
+	rc_is 3
+	own_lines 1
+	err_has 'Permission denied'
+	absent dst/x
+}
+
+options() {
+	rcp -P "$port" -i "$dir/key" -o BatchMode=yes -o "HostName=127.0.0.1" -S ssh src/f "elsewhere:$dir/dst/"
+	rc_is 0
+	same src/f dst/f
+	rcp -P 1 src/f "box:$dir/dst/x"
+	rc_is 3
+}
+
+globs() {
+	mkdir dst/in dst/out
+	for n in 1 2 3; do echo "$n" >"dst/in/$n.dat"; done
+	echo no >dst/in/4.txt
+	echo hidden >dst/in/.h.dat
+	rcp "box:$dir/dst/in/*.dat" dst/out/
+	rc_is 0
+	is 'what came' "$(cd dst/out && echo *)" '1.dat 2.dat 3.dat'
+	absent dst/out/.h.dat
+	rcp "box:$dir/dst/in/?.t[x]t" "box:$dir/dst/i*/1.dat" dst/out/
+	rc_is 0
+	exists dst/out/4.txt
+	rcp "box:$dir/dst/in/*.none" dst/out/
+	rc_is 1
+	err_has '*.none' 'No such file or directory'
+	err_lines 1
+	# a name that is there as it is written is no pattern
+	echo star >'dst/in/[z].dat'
+	rcp "box:$dir/dst/in/[z].dat" dst/out/
+	rc_is 0
+	exists 'dst/out/[z].dat'
+	# the local side has the user's own shell for that
+	rcp 'dst/in/*.dat' "box:$dir/dst/out/"
+	rc_is 1
+}
+
+two_hosts() {
+	bad 2 'one host' "box:$dir/src/f" "box6:$dir/src/g" dst/
+	bad 2 'one host' src/f "box:$dir/src/g" dst/
+	bad 2 'between two other hosts' "box:$dir/src/f" box6:x
+}
+
+missing_one() {
+	rcp "$@"
+	rc_is 1
+	err_lines 1
+	err_has gone 'No such file or directory'
+	same src/f dst/f
+	same src/g dst/g
+	clean dst
+}
+
+itself() {
+	cp src/f dst/f
+	# harmless: it is replaced by a copy of itself
+	rcp dst/f dst/f
+	same src/f dst/f
+	rcp dst/f "box:$dir/dst/f"
+	same src/f dst/f
+	rcp "box:$dir/dst/f" dst/
+	same src/f dst/f
+	clean dst
+}
+
+t 'below the home directory' home
+t '[::1]:path' bracketed
+t '-4' four
+t 'user@host:' user
+t '-P -i -o -S' options
+t 'patterns on the other host' globs
+t 'two hosts at once' two_hosts
+t 'one of several is missing, up' missing_one src/f src/gone src/g "box:$dir/dst/"
+t 'one of several is missing, down' missing_one "box:$dir/src/f" "box:$dir/src/gone" "box:$dir/src/g" dst/
+t 'one of several is missing, local' missing_one src/f src/gone src/g dst/
+t 'a file onto itself' itself
+end

@@ -1,0 +1,268 @@
+#!/bin/bash
+# Trees: -r and -a, modes and times, links, directories that are empty, deep or not writable.
+. "$(dirname "$0")/lib.sh"
+need ssh ssh-keygen jq openssl
+begin
+start_sshd
+umask 022
+
+# name, type, mode, mtime in ns (not of links), link target
+list() { (cd "$1" && find . -mindepth 1 -printf "%P %y %m ${2:-} %l\n" | sort); }
+alike() { is "what is in $2" "$(list "$2" "${3:-}")" "$(list "$1" "${3:-}")"; }
+
+mkdir -p src/t/empty src/t/a/b/c src/t/ro/sub
+data src/t/a/big 3000001
+data src/t/a/b/c/one 1
+data src/t/ro/f 5000
+: >src/t/zero
+echo x >src/t/exec
+chmod 755 src/t/exec
+chmod 640 src/t/zero
+chmod 4711 src/t/a/big
+chmod 711 src/t/a/b
+touch -d '2001-02-03 04:05:06.789012345' src/t/zero src/t/a/b/c/one src/t/a/b
+touch -d '1969-12-31 23:00:00.5' src/t/exec
+chmod 555 src/t/ro src/t/ro/sub
+
+# ---- plain -r ----
+
+recursive() {
+	rcp -r "$@"
+	rc_is 0
+	same_tree src/t dst/t
+	clean dst
+	exists dst/t/empty
+}
+
+# Without -p: as scp, the source's mode less the umask, no set-id bits; times are new.
+modes() {
+	umask 027
+	rcp -r src/t dst/
+	rc_is 0
+	umask 022
+	mode_is dst/t/exec 750
+	mode_is dst/t/zero 640
+	mode_is dst/t/a/big 710
+	mode_is dst/t/a/b 710
+	mode_is dst/t/ro 550
+	[ dst/t/zero -nt src ] || fail 'an old time'
+}
+
+# The umask that counts is the target's.
+remote_umask() {
+	echo 'umask 077' >rc
+	rcp src/t/exec src/t/zero "box:$dir/dst/"
+	rc_is 0
+	mode_is dst/exec 700
+	mode_is dst/zero 600
+}
+
+preserve() {
+	touch -a -d '2021-01-01 01:02:03.000000004' src/t/zero
+	rcp -p -r "$@"
+	rc_is 0
+	is 'time of access' "$(stat -c %x dst/t/zero)" '2021-01-01 01:02:03.000000004 +0000'
+	same_tree src/t dst/t
+	alike src/t dst/t %T@
+}
+
+no_recursion() {
+	rcp src/t src/t/exec "$1"
+	rc_is 1
+	err_lines 1
+	err_has src/t -r
+	same src/t/exec dst/exec
+	absent dst/t
+}
+no_recursion_down() {
+	rcp "box:$dir/src/t" "box:$dir/src/t/exec" dst/
+	rc_is 1
+	err_lines 1
+	err_has src/t -r
+	same src/t/exec dst/exec
+}
+
+# ---- links ----
+
+mkdir -p src/l/d
+echo target >src/l/file
+echo inner >src/l/d/inner
+ln -s file src/l/to-file
+ln -s d src/l/to-dir
+ln -s nowhere src/l/dangling
+ln src/l/file src/l/hard
+ln src/l/file src/l/d/hard2
+mkfifo src/l/fifo
+
+followed() {
+	rcp -r "$@"
+	rc_is 1 # the dangling one, and the FIFO
+	err_has dangling fifo
+	[ -f dst/l/to-file ] && [ ! -L dst/l/to-file ] || fail 'to-file is no file'
+	[ -d dst/l/to-dir ] && [ ! -L dst/l/to-dir ] || fail 'to-dir is no directory'
+	same src/l/file dst/l/to-file
+	same src/l/d/inner dst/l/to-dir/inner
+	absent dst/l/dangling dst/l/fifo
+	is 'links of hard' "$(stat -c %h dst/l/hard)" 1
+}
+
+archive() {
+	rcp -a "$@"
+	rc_is 0
+	alike src/l dst/l %T@
+	is 'to-file' "$(readlink dst/l/to-file)" file
+	is 'dangling' "$(readlink dst/l/dangling)" nowhere
+	[ dst/l/file -ef dst/l/hard ] && [ dst/l/file -ef dst/l/d/hard2 ] || fail 'hard links are files of their own'
+	[ -p dst/l/fifo ] || fail 'no FIFO'
+	clean dst
+}
+
+# Again, over what is there.
+archive_again() {
+	rcp -a "$@"
+	rcp -a "$@"
+	rc_is 0
+	alike src/l dst/l %T@
+	[ dst/l/file -ef dst/l/hard ] || fail 'hard links are files of their own'
+	clean dst
+}
+
+loops() {
+	mkdir -p src/loop/in
+	echo x >src/loop/x
+	ln -sfn .. src/loop/in/up
+	ln -sfn self src/loop/self
+	rcp -r src/loop "$1"
+	rc_is 1
+	err_has up self
+	same src/loop/x dst/loop/x
+	rcp -a src/loop "$1"
+	rc_is 0
+	is 'up' "$(readlink dst/loop/in/up)" ..
+}
+
+# A symlink at the target is replaced by the file, not written through.
+link_target() {
+	echo precious >dst/precious
+	ln -s precious dst/exec
+	rcp src/t/exec "box:$dir/dst/"
+	rc_is 0
+	is 'what the link led to' "$(cat dst/precious)" precious
+	same src/t/exec dst/exec
+}
+
+# ---- many, deep ----
+
+mkdir src/many
+(cd src/many && for i in {1..20}; do
+	mkdir "d$i"
+	for j in {1..100}; do echo "$i $j" >"d$i/f$j"; done
+done)
+
+many() {
+	rcp --json -r "$@"
+	rc_is 0
+	same_tree src/many dst/many
+	clean dst
+	sum_is .files 2000
+	is 'file events' "$(jq -r 'select(.event == "file") | .name' out | wc -l)" 2000
+}
+
+deep() {
+	local i d=src/deep
+
+	if [ ! -d src/deep ]; then
+		mkdir src/deep
+		(cd src/deep && for i in {1..100}; do
+			mkdir "directory-number-$i-of-a-deep-tree" && cd "directory-number-$i-of-a-deep-tree" || exit
+			echo "$i" >f
+		done)
+	fi
+	rcp --json -r "$@"
+	rc_is 0
+	sum_is .files 100
+	is 'depth' "$(find dst/deep -type d | wc -l)" 101
+	is 'content' "$(cd dst/deep && find . -name f -execdir cat f \; | sort -n | tr '\n' ' ')" "$(seq -s ' ' 100) "
+}
+
+# What has no place in a path is left out, by name; all else comes.
+too_deep() {
+	if [ ! -d src/abyss ]; then
+		mkdir src/abyss
+		(cd src/abyss && for i in {1..150}; do
+			mkdir "directory-number-$i-of-a-deep-tree" && cd "directory-number-$i-of-a-deep-tree" || exit
+			echo "$i" >f
+		done)
+	fi
+	rcp --json -r "$@"
+	rc_is 1
+	own_lines 1
+	err_has 'over 4095 bytes' 'start the copy in a directory nearer to it'
+	is 'over 100 files came' "$(summary '.files > 100')" true
+	clean dst
+}
+
+sparse() {
+	truncate -s 300M src/sparse
+	printf x | dd of=src/sparse bs=1 seek=150000000 conv=notrunc status=none
+	rcp --json -a "$@"
+	rc_is 0
+	same src/sparse dst/sparse
+	[ "$(stat -c %b dst/sparse)" -lt 20000 ] || fail 'the holes are filled'
+	sum_is .crc32 "$(crc32_of src/sparse)"
+}
+
+excluded() {
+	rcp -r --exclude='*.o' --exclude=/skip "$@"
+	rc_is 0
+	is 'what came' "$(cd dst/x && find . -type f | sort | tr '\n' ' ')" './a.c ./d/b.c ./d/skip '
+}
+
+listed() {
+	printf '%s\n' a.c d/b.c >list
+	rcp --files-from=list "$@"
+	rc_is 0
+	is 'what came' "$(cd dst && find . -type f | sort | tr '\n' ' ')" './a.c ./d/b.c '
+	printf 'a.c\0d/new\nline\0' >list
+	rcp -0 --files-from=list "$@"
+	rc_is 0
+	exists $'dst/d/new\nline'
+	printf '%s\n' gone a.c >list
+	rcp --files-from=list "$@"
+	rc_is 1
+	err_lines 1
+	err_has gone
+}
+
+mkdir -p src/x/d
+touch src/x/a.c src/x/a.o src/x/skip src/x/d/b.c src/x/d/b.o src/x/d/skip $'src/x/d/new\nline'
+
+for side in up down local; do
+	case $side in
+	up) S='' T="box:$dir/" ;;
+	down) S="box:$dir/" T='' ;;
+	local) S='' T='' ;;
+	esac
+	t "$side: -r" recursive "${S}src/t" "${T}dst/"
+	t "$side: -r -p" preserve "${S}src/t" "${T}dst/"
+	t "$side: -r follows links" followed "${S}src/l" "${T}dst/"
+	t "$side: -a keeps links" archive "${S}src/l" "${T}dst/"
+	t "$side: -a again" archive_again "${S}src/l" "${T}dst/"
+	t "$side: 2000 small files" many "${S}src/many" "${T}dst/"
+	t "$side: deep" deep "${S}src/deep" "${T}dst/"
+	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
+	t "$side: sparse" sparse "${S}src/sparse" "${T}dst/"
+	t "$side: --files-from" listed "${S}src/x" "${T}dst/"
+done
+rm -f $'src/x/d/new\nline'
+t 'up: --exclude' excluded src/x "box:$dir/dst/"
+t 'down: --exclude' excluded "box:$dir/src/x" dst/
+t 'modes and umask' modes
+t 'the umask of the other host' remote_umask
+t 'a directory without -r, up' no_recursion "box:$dir/dst/"
+t 'a directory without -r, down' no_recursion_down
+t 'a directory without -r, local' no_recursion dst/
+t 'loops of links' loops dst/
+t 'a link at the target' link_target
+t '2000 small files, ssh' many --transport=ssh src/many "box:$dir/dst/"
+end
