@@ -194,9 +194,11 @@ struct verbs_link {
 	bool initiator, oob;
 	uint16_t attempt;
 	uint32_t generation, slots_wanted;
-	bool connected; /* rdma_cm or the QP has a peer to take leave of */
-	bool up_due;	/* `up` to be delivered from the loop */
-	bool was_up;	/* it was */
+	bool greeted;	  /* responder: hello has come */
+	bool established; /* responder: rdma_cm says so */
+	bool connected;	  /* rdma_cm or the QP has a peer to take leave of */
+	bool up_due;	  /* `up` to be delivered from the loop */
+	bool was_up;	  /* it was */
 	bool drain_begun;
 	bool bye_sent;
 	bool abandoned;		  /* the maker failed after the io was made: free, say nothing */
@@ -236,6 +238,8 @@ void rcp_verbs_link_fail(struct verbs_link *v, const struct rcp_err *cause);
 void rcp_verbs_link_breach(struct verbs_link *v, const char *what, uint32_t value);
 /* Connected and, on the responder, greeted: `up` comes from the loop. */
 void rcp_verbs_link_up(struct verbs_link *v);
+/* Responder: the initiator's hello has come. */
+void rcp_verbs_link_greeted(struct verbs_link *v);
 /* Take the steps that are due. At the end of everything that comes from the loop. */
 void rcp_verbs_link_advance(struct verbs_link *v);
 /* Before up: RCP_E_CONNECT, after: RCP_E_LINK. */
