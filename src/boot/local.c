@@ -204,7 +204,7 @@ static int make_link(struct rcp_local *l, struct rcp_err *err)
 	if (l->source->ops->ring_set(l->source, &ring, err) ||
 	    rcp_receiver_attach(run->receiver, l->sink, 1, err))
 		return (int)err->code;
-	rcp_sender_attach(run->sender, l->source);
+	rcp_sender_attach(run->sender, l->source, 1);
 	return 0;
 }
 

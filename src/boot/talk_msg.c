@@ -81,7 +81,7 @@ void talk_ring(struct rcp_run *run)
 		protocol(run, "a ring that can't be");
 		return;
 	}
-	rcp_sender_attach(run->sender, a->link);
+	rcp_sender_attach(run->sender, a->link, m->generation);
 	run->ring = (struct rcp_msg_link_ring){0};
 }
 

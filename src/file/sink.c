@@ -208,6 +208,11 @@ bool rcp_sink_has(const struct rcp_sink *sink, uint64_t index)
 	return index < sink->chunks && (sink->have[index / 64] >> (index % 64) & 1);
 }
 
+bool rcp_sink_holds(const struct rcp_sink *sink, uint64_t index)
+{
+	return index < sink->chunks && rcp_sink_is_written(sink, index);
+}
+
 uint64_t rcp_sink_resumed_bytes(const struct rcp_sink *sink)
 {
 	return sink->resumed_bytes;

@@ -48,6 +48,8 @@ int rcp_sink_open(const struct rcp_sink_params *params, struct rcp_err *err, str
 
 /* Was chunk `index` there and right? Stable after open. For ANSWER.have. */
 bool rcp_sink_has(const struct rcp_sink *sink, uint64_t index);
+/* Is it in the file now? Any time, for a chunk that nobody is writing. */
+bool rcp_sink_holds(const struct rcp_sink *sink, uint64_t index);
 uint64_t rcp_sink_resumed_bytes(const struct rcp_sink *sink);
 /* A journal or partial file was found but not used (or not all of it), or no journal can be
  * written, and why; NULL otherwise. */

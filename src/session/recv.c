@@ -240,9 +240,12 @@ static int on_walk_end(struct rcp_receiver *r, const struct rcp_msg_walk_end *m,
 
 static int on_posted(struct rcp_receiver *r, const struct rcp_msg_posted *m)
 {
+	if (m->generation != r->generation)
+		return 0; /* of a link that was lost meanwhile */
 	r->posted = true;
 	r->posted_chunks = m->chunks;
 	r->posted_answers = m->answers;
+	r->posted_agains = m->agains;
 	return 0;
 }
 
@@ -385,6 +388,17 @@ void rcp_receiver_turn(struct rcp_receiver *r)
 
 /* ---- life ---- */
 
+/* What was lost with a link is no mark against a chunk. */
+static void forget_tries(struct rcp_receiver *r)
+{
+	for (uint32_t id = r->entries.base; id != r->entries.next; id++) {
+		struct recv_entry *e = rcp_idtab_get(&r->entries, id);
+
+		if (e)
+			e->sweeps = e->try_count = 0;
+	}
+}
+
 int rcp_receiver_attach(struct rcp_receiver *r, struct rcp_link *link, uint32_t generation,
 			struct rcp_err *err)
 {
@@ -396,6 +410,7 @@ int rcp_receiver_attach(struct rcp_receiver *r, struct rcp_link *link, uint32_t 
 	r->losing = r->link_closing = r->over_said = false;
 	r->cause = (struct rcp_err){0};
 	r->came_ns = r->env.now_ns(r->env.arg);
+	forget_tries(r);
 	return 0;
 }
 

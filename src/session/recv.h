@@ -117,7 +117,8 @@ struct rcp_receiver {
 	uint64_t came; /* chunk events on this link, good or not */
 	uint64_t answered;
 	bool posted;
-	uint64_t posted_chunks, posted_answers, came_ns;
+	uint64_t posted_chunks, posted_answers, posted_agains, came_ns;
+	uint64_t agains; /* AGAIN messages said */
 
 	struct rcp_wr answers, results;
 	struct rcp_rec_answer answer_run;

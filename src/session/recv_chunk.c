@@ -264,7 +264,7 @@ static unsigned sweep_big(struct recv_entry *e, unsigned room)
 	unsigned asked = 0;
 
 	for (uint64_t at = 0; at < size && asked < room; at += cell) {
-		if (rcp_sink_has(e->sink, at / cell))
+		if (rcp_sink_holds(e->sink, at / cell))
 			continue;
 		if (!recv_entry_again(e, at, size - at < cell ? (uint32_t)(size - at) : (uint32_t)cell))
 			break;
@@ -298,7 +298,7 @@ void recv_sweep(struct rcp_receiver *r)
 	unsigned room = RECV_SWEEP_CHUNKS;
 	bool quiet = r->env.now_ns(r->env.arg) - r->came_ns > 5 * RCP_SEC;
 
-	if (!r->posted || r->posted_answers != r->answered || r->slots_busy ||
+	if (!r->posted || r->posted_answers != r->answered || r->posted_agains != r->agains || r->slots_busy ||
 	    (r->came < r->posted_chunks && !quiet))
 		return;
 	r->posted = false;

@@ -132,6 +132,7 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length)
 		return false;
 	}
 	t->tries++;
+	e->r->agains++;
 	e->r->stats.resent_chunks++;
 	struct rcp_msg_again msg = {.entry = e->id, .attempt = t->tries, .offset = offset, .length = length};
 

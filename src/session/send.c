@@ -166,10 +166,12 @@ static int on_again(struct rcp_sender *s, const struct rcp_msg_again *m, struct 
 {
 	struct send_entry *e = rcp_idtab_get(&s->entries, m->entry);
 
-	if (!e)
+	if (!e) {
+		s->agains++;
 		return m->entry - s->entries.base < UINT32_MAX / 2 && m->entry >= s->entries.next
 			       ? broken(err, "a re-send of an entry that never was")
 			       : 0;
+	}
 	uint64_t cell = s->opt.chunk_bytes, size = e->fid.size;
 	bool small = size <= s->opt.bundle_bytes;
 	uint64_t want = m->offset < size && size - m->offset < cell ? size - m->offset : cell;
@@ -186,6 +188,7 @@ static int on_again(struct rcp_sender *s, const struct rcp_msg_again *m, struct 
 	*s->again_tail = a;
 	s->again_tail = &a->next;
 	s->again_count++;
+	s->agains++;
 	s->stats.resent_chunks++;
 	rcp_log(s->env.log, RCP_LOG_INFO, "re-send %u of entry %u, offset %llu", m->attempt, m->entry,
 		(unsigned long long)m->offset);
@@ -372,14 +375,15 @@ static void say_posted(struct rcp_sender *s)
 {
 	if (!s->batch.over || !s->entries.open || s->loading || s->ready || s->posted || s->again ||
 	    s->small.head || s->big.head || s->opening.head || s->current || s->jobs ||
-	    s->posted_said == s->posted_total + s->answered + 1)
+	    s->posted_said == s->posted_total + s->answered + s->agains + 1)
 		return;
 	struct rcp_msg_posted msg = {.generation = s->generation,
 				     .chunks = s->posted_total,
-				     .answers = s->answered};
+				     .answers = s->answered,
+				     .agains = s->agains};
 
-	/* Both only grow, so the sum tells whether either did. */
-	s->posted_said = s->posted_total + s->answered + 1;
+	/* All only grow, so the sum tells whether one did. */
+	s->posted_said = s->posted_total + s->answered + s->agains + 1;
 	s->env.send(s->env.arg, RCP_MSG_POSTED, &msg);
 }
 
@@ -398,14 +402,14 @@ void rcp_sender_turn(struct rcp_sender *s)
 
 /* ---- life ---- */
 
-void rcp_sender_attach(struct rcp_sender *s, struct rcp_link *link)
+void rcp_sender_attach(struct rcp_sender *s, struct rcp_link *link, uint32_t generation)
 {
 	s->link = link;
 	s->attached = true;
 	s->losing = s->link_closing = s->over_said = false;
 	s->cause = (struct rcp_err){0};
 	s->map_refused = false;
-	s->generation++;
+	s->generation = generation;
 	s->posted_total = s->posted_said = 0;
 	send_walk_pump(s);
 	send_plan_pump(s);

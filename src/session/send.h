@@ -158,6 +158,7 @@ struct rcp_sender {
 	uint64_t sequence;
 	uint64_t posted_total, posted_said; /* on this link */
 	uint64_t answered;		    /* files that the sink wants */
+	uint64_t agains;		    /* AGAIN messages that came */
 	uint32_t generation;
 	uint64_t last_turn_ns, budget_ns; /* budget: when the limit allows the next post */
 };

@@ -77,7 +77,8 @@ int rcp_sender_new(const struct rcp_session_env *env, const struct rcp_session_o
 void rcp_sender_free(struct rcp_sender **sender);
 /* link->events and arg must be rcp_sender_events and the sender. */
 extern const struct rcp_link_events rcp_sender_events;
-void rcp_sender_attach(struct rcp_sender *sender, struct rcp_link *link);
+/* generation: the ring's. */
+void rcp_sender_attach(struct rcp_sender *sender, struct rcp_link *link, uint32_t generation);
 /* RCP_E_CONNECT where the peer broke the protocol; the owner aborts then. */
 int rcp_sender_message(struct rcp_sender *sender, const struct rcp_msg *msg, struct rcp_err *err);
 /* Once a turn of the loop, and at least every 100 ms: batches go out, waits are counted. */

@@ -173,7 +173,8 @@
 #define RCP_POSTED_FIELDS(F, S)                                                                    \
 	F(S, U32, generation)                                                                      \
 	F(S, U64, chunks)                                                                          \
-	F(S, U64, answers)
+	F(S, U64, answers)                                                                         \
+	F(S, U64, agains)
 
 #define RCP_VERDICT_FIELDS(F, S)                                                                      \
 	F(S, U8, code)                                                                                \

@@ -16,6 +16,7 @@ export RCP RCP_HOOKS=${RCP_HOOKS:-}
 dir=
 pids=()      # ended at exit
 mounts=()    # undone at exit
+dirs=()      # removed at exit, with $dir
 cases=0 bad=0
 rc=          # of the last rcp
 sshd_pid='' port=''
@@ -35,6 +36,7 @@ finish() {
 	for pid in ${pids[@]+"${pids[@]}"}; do kill -9 "$pid"; done 2>/dev/null
 	wait
 	for m in ${mounts[@]+"${mounts[@]}"}; do umount -l "$m" 2>/dev/null; done
+	rm -rf ${dirs[@]+"${dirs[@]}"}
 	[ -z "$dir" ] || { chmod -R u+rwX "$dir" 2>/dev/null; rm -rf "$dir"; }
 	exit "$status"
 }

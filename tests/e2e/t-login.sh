@@ -44,12 +44,13 @@ other() {
 }
 
 # A HELLO as rcp-protocol(7) has it, of a version that is none of ours.
+# shellcheck disable=SC2059
 wrong_version() {
 	local software='rcp 9.9.9'
 
+	# shellcheck disable=SC2059 # the format is the frame
 	{
 		printf '\0rcp-1\r\n'
-		# shellcheck disable=SC2059
 		printf "\\0\\0\\0\\x$(printf %x $((18 + ${#software})))\\0\\1\\0\\0"  # length, HELLO
 		printf 'rcp1\0\143\0\143\0\0\0\0\0\0\0\0\0'"\\x$(printf %x ${#software})$software"
 	} >bin/hello
