@@ -3,7 +3,6 @@
  */
 #include "contract.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
