@@ -4,7 +4,7 @@
 # usage: faults.sh RCP FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$1 fabric=$2
+RCP=$(realpath "$1") fabric=$2
 file=/run/tmp/f
 head -c 48M /dev/urandom >$file
 sum=$(md5sum <$file)
