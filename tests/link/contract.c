@@ -9,9 +9,13 @@
 #include <unistd.h>
 
 const struct pair_kind *const pairs[] = {
-	&pair_loop,	   &pair_stream1,   &pair_stream4,
-	&pair_stream_torn, &pair_pipe,	    &pair_verbs_cm,
-	&pair_verbs_two,   &pair_verbs_oob, NULL,
+	&pair_loop, &pair_stream1, &pair_stream4, &pair_stream_torn, &pair_pipe,
+#if RCP_HAVE_RDMA
+	&pair_verbs_cm,
+	&pair_verbs_two,
+	&pair_verbs_oob,
+#endif
+	NULL,
 };
 
 /* Post [posted, until) as room allows, and see them all at the sink. */
