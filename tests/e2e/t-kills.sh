@@ -140,7 +140,7 @@ hanging() {
 	kill -STOP "$server"
 	reap 15 "$copy" || fail 'no end within 15 s'
 	rc_is 6
-	err_has 'no word from the peer for 10 s'
+	err_has 'no word from the peer for 8 s'
 	kill -CONT "$server"
 	await 15 server_ended || fail 'the server did not end within 15 s'
 	untouched
