@@ -38,8 +38,8 @@ static bool same_subnet(const struct sockaddr_storage *a, const struct sockaddr_
 	return rcp_addr_common_bits(a, b) >= (a->ss_family == AF_INET ? 24 : 64);
 }
 
-/* The best pair of addresses; its score, or -1 where no family is shared. */
-static int64_t pair_addrs(const struct rcp_rdma_port *m, const struct rcp_rdma_port *p,
+/* The best pair of addresses of one family; its score, or -1 where it is not shared. */
+static int64_t pair_addrs(const struct rcp_rdma_port *m, const struct rcp_rdma_port *p, int family,
 			  struct rcp_candidate *c)
 {
 	int64_t best = -1;
@@ -49,14 +49,15 @@ static int64_t pair_addrs(const struct rcp_rdma_port *m, const struct rcp_rdma_p
 			int bits = rcp_addr_common_bits(&m->addrs[i], &p->addrs[j]);
 			int64_t score = bits + (bits >= 0 && same_subnet(&m->addrs[i], &p->addrs[j]) ? 1000 : 0);
 
-			if (bits < 0 || score <= best)
+			if (bits < 0 || m->addrs[i].ss_family != family || score <= best)
 				continue;
 			best = score;
 			c->local = m->addrs[i];
 			c->remote = p->addrs[j];
 		}
 	}
-	return best;
+	/* At the same nearness IPv4 goes first: RoCE v2 over IPv4 is what most fabrics are set up for. */
+	return best >= 0 && family == AF_INET ? best + 128 : best;
 }
 
 static void set_port(struct sockaddr_storage *sa, uint16_t port)
@@ -81,11 +82,11 @@ static bool same_fabric(const struct rcp_rdma_port *m, const struct rcp_rdma_por
 	return m->layer == p->layer && m->transport == p->transport;
 }
 
-static bool candidate_cm(const struct rcp_rdma_port *m, const struct rcp_rdma_port *p,
+static bool candidate_cm(const struct rcp_rdma_port *m, const struct rcp_rdma_port *p, int family,
 			 struct rcp_candidate *c)
 {
 	char a[INET6_ADDRSTRLEN], b[INET6_ADDRSTRLEN];
-	int64_t score = p->cm_port ? pair_addrs(m, p, c) : -1;
+	int64_t score = p->cm_port ? pair_addrs(m, p, family, c) : -1;
 
 	if (score < 0)
 		return false;
@@ -126,7 +127,9 @@ static bool candidate_oob(const struct rcp_rdma_port *m, const struct rcp_rdma_p
 		c->gid_type = RCP_GID_IB;
 	c->kind = RCP_LINK_RDMA_OOB;
 	/* Addresses, where both have some, still tell which ports are on one network. */
-	c->score = (1 + pair_addrs(m, p, c)) * 1000000;
+	int64_t near4 = pair_addrs(m, p, AF_INET, c), near6 = pair_addrs(m, p, AF_INET6, c);
+
+	c->score = (1 + (near4 > near6 ? near4 : near6)) * 1000000;
 	snprintf(c->label, sizeof(c->label), "rdma %s:%u to %s:%u without rdma_cm", m->device,
 		 m->number, p->device, p->number);
 	return true;
@@ -139,22 +142,34 @@ static int by_score(const void *a, const void *b)
 	return (x->score < y->score) - (x->score > y->score);
 }
 
+/* The candidates of one pair of ports: with rdma_cm one for each IP version that both have. */
+static unsigned add_pair(const struct rcp_negotiate *in, const struct rcp_rdma_port *m,
+			 const struct rcp_rdma_port *p, struct rcp_candidate *out, unsigned room)
+{
+	static const int families[] = {AF_INET, AF_INET6};
+	unsigned tries = in->connect == RCP_CONNECT_OOB ? 1 : 2, n = 0;
+
+	for (unsigned i = 0; i < tries && n < room; i++) {
+		struct rcp_candidate c = {.local_port = m->index, .remote_port = p->index};
+		bool ok = in->connect == RCP_CONNECT_OOB ? candidate_oob(m, p, &c)
+							 : candidate_cm(m, p, families[i], &c);
+
+		if (!ok)
+			continue;
+		c.score += m->rate_mbps < p->rate_mbps ? m->rate_mbps : p->rate_mbps;
+		out[n++] = c;
+	}
+	return n;
+}
+
 static unsigned add_rdma(const struct rcp_negotiate *in, struct rcp_candidate *out, unsigned max)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < in->mine_count; i++) {
-		for (unsigned j = 0; j < in->peer_count && n < max; j++) {
-			const struct rcp_rdma_port *m = &in->mine[i], *p = &in->peers[j];
-			struct rcp_candidate c = {.local_port = m->index, .remote_port = p->index};
-			bool ok = same_fabric(m, p) &&
-				  (in->connect == RCP_CONNECT_OOB ? candidate_oob(m, p, &c)
-								  : candidate_cm(m, p, &c));
-
-			if (!ok)
-				continue;
-			c.score += m->rate_mbps < p->rate_mbps ? m->rate_mbps : p->rate_mbps;
-			out[n++] = c;
+		for (unsigned j = 0; j < in->peer_count; j++) {
+			if (same_fabric(&in->mine[i], &in->peers[j]))
+				n += add_pair(in, &in->mine[i], &in->peers[j], out + n, max - n);
 		}
 	}
 	qsort(out, n, sizeof(*out), by_score);

@@ -40,6 +40,7 @@ ended() {
 	done
 	if kill -0 "$copier" 2>/dev/null; then
 		echo "still running after 15 s" >>"$said"
+		cat /proc/"$copier"/task/*/stack >>"$said" 2>/dev/null
 		kill -9 "$copier"
 		wait "$copier" 2>/dev/null
 		return 1
