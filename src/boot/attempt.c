@@ -103,6 +103,9 @@ static void on_down(void *arg, const struct rcp_err *cause)
 		if (!rcp_err_is(&err))
 			rcp_err_set(&err, RCP_E_LINK, 0, "", NULL, "the peer closed it");
 		talk_attempt_failed(a, &err);
+	} else if (!run->initiator && rcp_err_is(cause) && a->state == ATTEMPT_CLOSING) {
+		/* The initiator gave up at a bare reject; this is the reason for it. */
+		talk_say_fail(a, cause);
 	}
 }
 

@@ -21,13 +21,11 @@ const char *rcp_version(void)
 
 void rcp_options_init(struct rcp_options *o)
 {
-	*o = (struct rcp_options){.retries = 3,
-				  .gid_index = -1,
-				  .tos = -1,
-				  .sl = -1,
-				  .pkey = -1,
-				  .chunk_bytes = RCP_CHUNK_BYTES_DEFAULT,
-				  .slots = RCP_SLOTS_DEFAULT};
+	memset(o, 0, sizeof(*o)); /* the padding, too: two sets of options can then be compared */
+	o->retries = 3;
+	o->gid_index = o->tos = o->sl = o->pkey = -1;
+	o->chunk_bytes = RCP_CHUNK_BYTES_DEFAULT;
+	o->slots = RCP_SLOTS_DEFAULT;
 }
 
 static unsigned transports_of(const struct rcp_options *o)

@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 #define TICK_MS 20
-#define END_MS 8000 /* for everything to close in good order */
+#define END_MS 8000	 /* for everything to close in good order */
+#define END_LOST_MS 2500 /* the same where there is nobody left to say goodbye to */
 #define CLOSE_MS 2000 /* for one connection, or ssh */
 #define GONE_MS 200   /* the same where nobody is there any more */
-#define LOST_MS 2000  /* for ssh to end after its pipe */
+#define LOST_MS 1000  /* for ssh to end after its pipe */
 
 uint64_t run_now(void *arg)
 {
@@ -148,7 +149,8 @@ void run_end(struct rcp_run *run, const struct rcp_err *cause)
 	run->ending = true;
 	run->cause = *cause;
 	run->ended_ns = rcp_now_ns();
-	run->end_deadline_ns = run->ended_ns + END_MS * RCP_MS;
+	run->end_deadline_ns =
+		run->ended_ns + (run->gone ? END_LOST_MS : END_MS) * RCP_MS;
 	if (rcp_err_is(cause)) {
 		if (run->ctl && !run->aborted)
 			rcp_ctl_send_abort(run->ctl, cause);

@@ -32,7 +32,7 @@
 #define RUN_STREAMS_MAX 16
 #define RUN_ATTEMPTS_MAX 64
 #define RUN_PING_MS 2000
-#define RUN_DEAD_MS 10000 /* silence that means the peer or the network is gone */
+#define RUN_DEAD_MS 8000 /* silence that means the peer or the network is gone */
 
 struct rcp_run;
 
@@ -148,7 +148,8 @@ struct rcp_run {
 	struct rcp_err relink; /* why the link was lost, until another one is tried */
 	uint64_t relink_ns, relink_heard;
 	struct rcp_err fallback; /* why it is not RDMA */
-	uint16_t fallback_id;	 /* the attempt that said so */
+	uint16_t fallback_id;	 /* the attempt that said so; 0: none, or its other end has spoken, too */
+	uint64_t no_link_ns;	 /* since when no way is left */
 	char fallback_text[1500];
 	uint64_t wait_ns; /* until when a link must be there */
 
@@ -203,6 +204,7 @@ void talk_turn(struct rcp_run *run);
 /* Messages from CAPS on; false where the session is meant. */
 bool talk_message(struct rcp_run *run, const struct rcp_msg *msg);
 void talk_attempt_ready(struct rcp_attempt *a);
+void talk_say_fail(struct rcp_attempt *a, const struct rcp_err *cause);
 void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause);
 void talk_session_over(struct rcp_run *run, const struct rcp_err *cause);
 void talk_rdma_look(struct rcp_run *run);

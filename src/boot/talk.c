@@ -15,6 +15,7 @@
 
 #define STAGGER_NS (250 * RCP_MS)
 #define RDMA_TRY_MS 3000
+#define LAST_WORD_NS (1500 * RCP_MS)
 #define RELINK_NS (250 * RCP_MS)
 #define RING_WAIT_MS 15000 /* source: for LINK_RING, once a link is settled on */
 
@@ -333,6 +334,14 @@ static bool relink_waits(struct rcp_run *run, uint64_t now)
 	return false;
 }
 
+/* A reject comes at once and says little; the LINK_FAIL that follows says why. */
+static bool other_end_spoke(struct rcp_run *run, uint64_t now)
+{
+	if (!run->no_link_ns)
+		run->no_link_ns = now;
+	return !run->fallback_id || now - run->no_link_ns > LAST_WORD_NS;
+}
+
 static void race(struct rcp_run *run, uint64_t now)
 {
 	bool rdma_under_way = any_attempt(run, true);
@@ -346,7 +355,7 @@ static void race(struct rcp_run *run, uint64_t now)
 
 		if (due)
 			try_candidate(run, now);
-	} else if (!any_attempt(run, false)) {
+	} else if (!any_attempt(run, false) && other_end_spoke(run, now)) {
 		no_link(run);
 	}
 }
@@ -402,7 +411,7 @@ void talk_turn(struct rcp_run *run)
 
 /* ---- one attempt's fate ---- */
 
-static void say_fail(struct rcp_attempt *a, const struct rcp_err *cause)
+void talk_say_fail(struct rcp_attempt *a, const struct rcp_err *cause)
 {
 	struct rcp_msg_link_fail m = {.link = a->id};
 
@@ -427,7 +436,7 @@ void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 	}
 	if (a->cand.kind == RCP_LINK_TCP && !rcp_err_is(&run->tcp_err))
 		run->tcp_err = err;
-	say_fail(a, &err);
+	talk_say_fail(a, &err);
 	attempt_close(a);
 }
 

@@ -103,8 +103,10 @@ static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
 
 	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
 	/* It may have failed here first, with less to say than the end that caused it. */
-	if (m->link == run->fallback_id)
+	if (m->link == run->fallback_id) {
 		run->fallback = err;
+		run->fallback_id = 0;
+	}
 	if (!a || a->state >= ATTEMPT_CLOSING)
 		return;
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed at the other end: %s", a->cand.label,

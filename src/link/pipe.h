@@ -35,7 +35,8 @@ uint8_t *rcp_pipe_link_slot(struct rcp_link *link, uint32_t slot, size_t *room);
 int rcp_pipe_link_message(struct rcp_link *link, const struct rcp_msg *msg, struct rcp_err *err);
 
 /* Deliver what is due. When the control connection is gone: rcp_pipe_link_lost, with the cause that
- * `down` is to tell. The link has no clock: the connection's own deadlines end a close that hangs. */
+ * `down` is to tell; say it before, or in the same turn as, the `done` of what was queued. The link has
+ * no clock: the connection's own deadlines end a close that hangs. */
 void rcp_pipe_link_run(struct rcp_link *link);
 void rcp_pipe_link_lost(struct rcp_link *link, const struct rcp_err *cause);
 

@@ -4,7 +4,7 @@
  * Files are sent with sendfile, received straight into the ring's slots. A file that turns out shorter
  * or unreadable is filled up with zeros, so that the frame is whole and the sink's CRC check refuses it.
  *
- * A source that closes sends what is queued, ends its side and waits for the peer's end: 5 seconds
+ * A source that closes sends what is queued, ends its side and waits for the peer's end: 2 seconds
  * without a byte moving, or a minute, and it gives up. A sink closes at once. A peer that ends its side
  * without our close is RCP_E_LINK; one that breaks the protocol RCP_E_CONNECT. Raises no SIGPIPE.
  */

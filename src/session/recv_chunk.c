@@ -305,7 +305,9 @@ void recv_sweep(struct rcp_receiver *r)
 	for (uint32_t id = r->entries.base; id != r->entries.next && room; id++) {
 		struct recv_entry *e = rcp_idtab_get(&r->entries, id);
 
-		if (e)
+		if (e && e->state == RECV_RECEIVING && e->busy)
+			r->posted = true; /* a checkpoint runs: look again when it is done */
+		else if (e)
 			room -= sweep_entry(e, room);
 	}
 }

@@ -629,7 +629,7 @@ void recv_entry_close_all(struct rcp_receiver *r)
 	for (uint32_t id = r->entries.base; id != r->entries.next; id++) {
 		struct recv_entry *e = rcp_idtab_get(&r->entries, id);
 
-		if (!e || !e->sink || e->busy || e->state == RECV_ENDING)
+		if (!e || e->busy || !e->sink || e->state == RECV_ENDING)
 			continue;
 		e->state = RECV_ENDING;
 		if (!rcp_err_is(&e->err))

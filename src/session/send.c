@@ -233,7 +233,7 @@ int rcp_sender_message(struct rcp_sender *s, const struct rcp_msg *msg, struct r
 		return on_again(s, &msg->again_, err);
 	if (msg->type != RCP_MSG_VERDICT)
 		return broken(err, "a message that only the source sends");
-	if (!s->batch.over || s->entries.open)
+	if (!s->stats.walk_over || s->entries.open)
 		return broken(err, "a verdict before every entry had its result");
 	on_verdict(s, &msg->verdict_);
 	return 0;
@@ -373,7 +373,7 @@ static void count_waits(struct rcp_sender *s)
 /* All is posted as far as this end knows: the sink compares with what came. */
 static void say_posted(struct rcp_sender *s)
 {
-	if (!s->batch.over || !s->entries.open || s->loading || s->ready || s->posted || s->again ||
+	if (!s->stats.walk_over || !s->entries.open || s->loading || s->ready || s->posted || s->again ||
 	    s->small.head || s->big.head || s->opening.head || s->current || s->jobs ||
 	    s->posted_said == s->posted_total + s->answered + s->agains + 1)
 		return;

@@ -51,6 +51,7 @@ struct send_entry {
 
 	/* big files: how far planning got */
 	uint64_t cursor, extent_start, extent_end, data_bytes;
+	uint64_t found_start, found_end; /* a job's, while one runs */
 	bool planned, extent_due;
 	struct send_range *have;
 	size_t have_count, have_at;

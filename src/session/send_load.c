@@ -344,8 +344,19 @@ static struct send_window *window_new(struct send_entry *e, uint64_t offset)
 	return w;
 }
 
+/*
+ * A link that has the loop's thread or another one read the bytes from the mapping would die of SIGBUS
+ * where the file gets shorter meanwhile. RDMA has them pinned, sendfile never touches them.
+ */
+static bool can_send_mapped(const struct rcp_sender *s)
+{
+	return s->link->caps.needs_mem || s->link->caps.sendfile;
+}
+
 static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 {
+	if (!can_send_mapped(s))
+		return false;
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;
 	/* Less than a chunk gains nothing from a mapping of its own. */
@@ -393,11 +404,11 @@ static void extent_find(struct send_entry *e)
 {
 	if (!(e->flags & RCP_ENTRY_SPARSE))
 		return;
-	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->extent_start, &e->extent_end))
+	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->found_start, &e->found_end))
 		return;
-	if (e->extent_start >= e->fid.size) {
-		e->extent_start = UINT64_MAX;
-		e->extent_end = 0;
+	if (e->found_start >= e->fid.size) {
+		e->found_start = UINT64_MAX;
+		e->found_end = 0;
 	}
 }
 
@@ -421,6 +432,8 @@ static void open_done(struct rcp_job *job)
 
 	s->jobs--;
 	e->extent_due = false;
+	e->extent_start = e->found_start;
+	e->extent_end = e->found_end;
 	if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
 		send_entry_fail(s, e, &e->err);
 	else if (e->state == SEND_OPENING)

@@ -156,7 +156,7 @@ void send_walk_pump(struct rcp_sender *s)
 {
 	struct walk_batch *b = &s->batch;
 
-	if (b->running || b->over || s->stopping || s->entries.open >= SEND_ENTRIES_MAX)
+	if (b->running || s->stats.walk_over || s->stopping || s->entries.open >= SEND_ENTRIES_MAX)
 		return;
 	b->running = true;
 	b->s = s;

@@ -17,10 +17,13 @@ script=$dir/script
 [ "$(wc -l <"$dir/wanted")" -gt 40 ] || { echo "too few options in --help"; exit 1; }
 
 # compopt only works while bash completes; here its answer is not what is looked at
+# shellcheck disable=SC2016 # for the shell that is tested
 bash_offers='compopt() { :; }; . "$1"; shift; COMP_WORDS=(rcp "$@"); COMP_CWORD=$#; _rcp
 	[ ${#COMPREPLY[@]} = 0 ] || printf "%s\n" "${COMPREPLY[@]}"'
 # zsh has no words to give outside its line editor: what is told to _arguments is looked at
+# shellcheck disable=SC2016
 zsh_specs='_arguments() { print -rl -- "$@" }; . $1'
+# shellcheck disable=SC2016
 fish_offers='source $argv[1]; complete -C $argv[2]'
 
 case $shell in

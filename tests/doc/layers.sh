@@ -12,7 +12,7 @@ rank() { local i; for i in "${!order[@]}"; do [ "${order[$i]}" = "$1" ] && echo 
 while IFS=: read -r file _ line; do
 	from=$(echo "$file" | cut -d/ -f2)
 	to=$(echo "$line" | sed -n 's/^#include "\([a-z]*\)\/.*/\1/p')
-	[ -n "$to" ] && [ "$to" != rcp ] || continue
+	case $to in '' | rcp) continue ;; esac
 	[ "$(rank "$to")" -ge 0 ] || { breach "$file includes \"$to/\", which is no layer"; continue; }
 	[ "$(rank "$to")" -le "$(rank "$from")" ] || breach "$file ($from) includes $to, which is above it"
 done < <(grep -rn '^#include "' src --include='*.[ch]')

@@ -19,6 +19,7 @@ mounts=()    # undone at exit
 dirs=()      # removed at exit, with $dir
 cases=0 bad=0
 rc=          # of the last rcp
+declare -A sums # its summary, see load_sums
 sshd_pid='' port=''
 server='' session='' ssh='' copy='' # numbers of the ends and what joins them, by start_watched
 
@@ -58,6 +59,7 @@ begin() {
 	trap 'exit 143' TERM HUP
 	dir=$(mktemp -d "${E2E_DIR:-${TMPDIR:-/tmp}}/rcp-e2e.XXXXXX") || bail 'no directory to work in'
 	mkdir "$dir/home" "$dir/bin" "$dir/src" "$dir/dst"
+	mkfifo "$dir/never" # to wait for nothing, for a while
 	ln -s "$RCP" "$dir/bin/rcp"
 	: >"$dir/logins"
 	cd "$dir" || bail "no way into $dir"
@@ -94,6 +96,8 @@ reap() {
 
 # ---- sshd ----
 
+# E2E_FULL=1: also the combinations that take long and show little that the others don't.
+full() { [ -n "${E2E_FULL:-}" ]; }
 have() { command -v "$1" >/dev/null 2>&1; }
 has_ipv6() { grep -q '^0\{31\}1 ' /proc/net/if_inet6 2>/dev/null; }
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -227,7 +231,9 @@ write_watched() {
 		echo \$PPID >'$dir/session.pid'
 		exec 3<&-
 		wait \$!
-		echo \$? >'$dir/server.rc'
+		status=\$?
+		echo "\$status" >'$dir/server.rc'
+		exit "\$status"
 	END
 	# -S: which ssh it is
 	cat >"$dir/bin/ssh-watched" <<-END
@@ -247,7 +253,7 @@ start_watched() {
 	pids+=("$server")
 }
 
-server_rc_is() { is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
+server_rc_is() { await 5 test -s server.rc; is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
 server_ended() { [ -s server.rc ] || is_gone "$server"; }
 
 # ---- running rcp ----
@@ -255,6 +261,7 @@ server_ended() { [ -s server.rc ] || is_gone "$server"; }
 # rcp ARG...: its status in $rc, its output in $dir/out and $dir/err.
 rcp() {
 	printf '%q ' rcp "$@" >"$dir/cmd"
+	sums=()
 	timeout -k 5 "${limit:-100}" "${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err"
 	rc=$?
 }
@@ -264,6 +271,7 @@ rcp() {
 rcp_start() {
 	printf '%q ' rcp "$@" >"$dir/cmd"
 	: >"$dir/out"
+	sums=()
 	set -m
 	"${program:-$RCP}" -F "$dir/ssh_config" "$@" </dev/null >"$dir/out" 2>"$dir/err" &
 	copy=$!
@@ -274,6 +282,15 @@ rcp_start() {
 # jq's answer about the last event of a kind.
 event() { jq -r "select(.event == \"$1\") | $2" "$dir/out" 2>/dev/null | tail -n 1; }
 summary() { event summary "$1"; }
+
+# sums[KEY]: the summary's plain values, by one jq for all of them.
+load_sums() {
+	local key value
+
+	sums=([loaded]=1)
+	while IFS=$'\t' read -r key value; do sums[$key]=$value; done < <(jq -r 'select(.event == "summary") |
+		to_entries[] | select(.value | type | . != "array") | "\(.key)\t\(.value)"' "$dir/out" 2>/dev/null)
+}
 # Asked many times a second: no process for it.
 moved() {
 	local lines
@@ -302,7 +319,14 @@ own_lines() {
 out_empty() { [ ! -s "$dir/out" ] || fail 'standard output is not empty'; }
 is() { [ "$2" = "$3" ] || fail "$1 is $(printf %q "${2:0:300}"), not $(printf %q "${3:0:300}")"; }
 old() { cmp -s "$1" <(echo old) || fail "$1 is not the old file"; }
-sum_is() { is "summary $1" "$(summary "$1")" "$2"; }
+sum_is() {
+	[ -n "${sums[loaded]:-}" ] || load_sums
+	if [[ $1 =~ ^\.[a-z_0-9]+$ ]]; then
+		is "summary $1" "${sums[${1#.}]:-}" "$2"
+	else
+		is "summary $1" "$(summary "$1")" "$2"
+	fi
+}
 same() { cmp -- "$1" "$2" >"$dir/cmp" 2>&1 || fail "$(cat "$dir/cmp")"; }
 same_tree() { diff -r -- "$1" "$2" >"$dir/diff" 2>&1 || { fail "trees differ"; sed 's/^/#     /' "$dir/diff" | head -n 10; }; }
 exists() { local f; for f; do [ -e "$f" ] || [ -L "$f" ] || fail "missing: $f"; done; }
@@ -358,4 +382,11 @@ data() {
 		-iv "$(printf '%032x' "$2")" 2>/dev/null >"$1"
 }
 
-crc32_of() { gzip -1 -c -- "$1" | tail -c 8 | head -c 4 | od -A n -t x4 --endian=little | tr -d ' '; }
+# By gzip, which is slow: once for each file.
+crc32_of() {
+	local memo
+
+	memo=$dir/crc.$(stat -c %i.%s.%Y -- "$1")
+	[ -s "$memo" ] || gzip -1 -c -- "$1" | tail -c 8 | head -c 4 | od -A n -t x4 --endian=little | tr -d ' ' >"$memo"
+	cat "$memo"
+}

@@ -193,7 +193,10 @@ changed() {
 	cp src/big src/moving
 	echo old >dst/moving
 	beyond=1000000
-	if [ "$way" = up ]; then
+	if [ "$way" = local ]; then
+		rcp_start --json --bwlimit=3M "$@" src/moving src/d/1 dst/
+		await 60 moved "$beyond" || fail 'the copy does not get going'
+	elif [ "$way" = up ]; then
 		start_watched --bwlimit=3M "$@" src/moving src/d/1 "box:$dir/dst/" || return
 	else
 		start_watched --bwlimit=3M "$@" "box:$dir/src/moving" "box:$dir/src/d/1" dst/ || return
@@ -245,6 +248,9 @@ for how in truncated grown rewritten touched replaced removed; do
 	t "the source is $how, up" changed $how up
 done
 t 'the source is truncated, down' changed truncated down
+t 'the source is truncated, down, ssh' changed truncated down --transport=ssh
+t 'the source is truncated, local' changed truncated local
+t 'the source is rewritten, local' changed rewritten local
 t 'the source is rewritten, down, ssh' changed rewritten down --transport=ssh
 t 'the source is truncated, up, staged' changed truncated up --source=staged
 t 'the source is touched, up, staged' changed touched up --source=staged

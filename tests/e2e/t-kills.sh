@@ -140,7 +140,7 @@ hanging() {
 	kill -STOP "$server"
 	reap 15 "$copy" || fail 'no end within 15 s'
 	rc_is 6
-	err_has 'no word from the peer for 10 s'
+	err_has 'no word from the peer for 8 s'
 	kill -CONT "$server"
 	await 15 server_ended || fail 'the server did not end within 15 s'
 	untouched
@@ -149,7 +149,7 @@ hanging() {
 # Beyond 256 MiB a kill -9 costs at most what came since the last checkpoint.
 far_on() {
 	data src/large 419430400
-	start_watched --bwlimit=150M src/large "box:$dir/dst/" || return
+	start_watched --bwlimit=70M src/large "box:$dir/dst/" || return
 	beyond=300000000
 	await 60 moved 300000000
 	beyond=1000000

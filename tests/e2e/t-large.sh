@@ -22,14 +22,14 @@ same_marks() {
 	for at in "${marks[@]}"; do
 		cmp -i $((at < 1000000 ? 0 : at - 1000000)) -n 3000000 -- src/5g "$1" >why 2>&1 || fail "$(<why)"
 	done
-	is 'size' "$(stat -c %s "$1")" $size
+	is 'size' "$(stat -c %s "$1")" "$size"
 	[ "$(stat -c %b "$1")" -lt 100000 ] || fail 'the holes are filled'
 }
 
 five() {
 	rcp --json "$@"
 	rc_is 0
-	sum_is .bytes $size
+	sum_is .bytes "$size"
 	same_marks dst/5g
 	clean dst
 }

@@ -61,27 +61,39 @@ gap() {
 	finished
 }
 
-# The data connection alone is reset: another one, or another way, carries the rest.
-reset() {
-	local ports
+# The data connection alone is lost: another one carries the rest. reset: the sender is told, the other end
+# is not. stuck: nobody is told, only the connection's own deadline shows it.
+alone() {
+	local ports here there
 
-	start "$1" || return
+	start "$2" || return
 	ports=$(event transport .detail | sed -n 's/^[^ ]*:\([0-9]*\) [a-z]* [^ ]*:\([0-9]*\),.*/\1 \2/p')
 	[ -n "$ports" ] || { fail "no ports in $(event transport .detail)"; return; }
-	filter "tcp sport ${ports% *} tcp dport ${ports#* } reject with tcp reset" \
-		"tcp sport ${ports#* } tcp dport ${ports% *} reject with tcp reset"
+	here="tcp sport ${ports% *} tcp dport ${ports#* }" there="tcp sport ${ports#* } tcp dport ${ports% *}"
+	case $1 in
+	reset) filter "tcp flags & rst != rst $here reject with tcp reset" ;;
+	stuck) filter "$here drop" "$there drop" ;;
+	esac
 	reap 60 "$copy" || fail 'no end'
 	filter
 	rc_is 0
-	is 'reconnected' "$(summary '.retries > 0')" true
+	sum_is .retries 1
+	sum_is .transport tcp
 	finished
 }
 
-for way in up down; do
-	t "all packets dropped, $way, tcp" lost $way
-	t "all packets dropped, $way, ssh" lost $way --transport=ssh
-	t "a gap of 5 s, $way, tcp" gap $way
-	t "the data connection is reset, $way" reset $way
-done
+t 'all packets dropped, up, tcp' lost up
+t 'all packets dropped, down, ssh' lost down --transport=ssh
+t 'a gap of 5 s, down, tcp' gap down
 t 'a gap of 5 s, up, ssh' gap up --transport=ssh
+t 'the data connection is reset, up' alone reset up
+t 'the data connection is reset, down' alone reset down
+t 'the data connection is stuck, up' alone stuck up
+if full; then
+	t 'all packets dropped, down, tcp' lost down
+	t 'all packets dropped, up, ssh' lost up --transport=ssh
+	t 'a gap of 5 s, up, tcp' gap up
+	t 'a gap of 5 s, down, ssh' gap down --transport=ssh
+	t 'the data connection is stuck, down' alone stuck down
+fi
 end

@@ -3,14 +3,19 @@
  */
 #include "contract.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 const struct pair_kind *const pairs[] = {
-	&pair_loop, &pair_stream1, &pair_stream4, &pair_stream_torn, &pair_pipe, NULL,
+	&pair_loop, &pair_stream1, &pair_stream4, &pair_stream_torn, &pair_pipe,
+#if RCP_HAVE_RDMA
+	&pair_verbs_cm,
+	&pair_verbs_two,
+	&pair_verbs_oob,
+#endif
+	NULL,
 };
 
 /* Post [posted, until) as room allows, and see them all at the sink. */

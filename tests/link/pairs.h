@@ -67,5 +67,6 @@ struct pair_kind {
 
 extern const struct pair_kind *const pairs[]; /* NULL-ended */
 extern const struct pair_kind pair_loop, pair_pipe, pair_stream1, pair_stream4, pair_stream_torn;
+extern const struct pair_kind pair_verbs_cm, pair_verbs_two, pair_verbs_oob;
 
 #endif

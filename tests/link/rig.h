@@ -107,6 +107,19 @@ void close_both(struct test *t);
 /* Free what is not freed, and see that nothing is left. */
 void end(struct test *t);
 
+/* contract-peer.c: tests whose peer is played. */
+void source_loses_peer(void **state);
+void source_sends_to_nobody(void **state);
+void sink_loses_peer(void **state);
+void peer_takes_nothing(void **state);
+void chunks_in_pieces(void **state);
+void credits_in_pieces(void **state);
+void credits_pile_up(void **state);
+void chunk_before_ring(void **state);
+void evil_source(void **state);
+void evil_sink(void **state);
+void silent_source(void **state);
+
 void assert_sent_once(const struct test *t);
 void assert_all_arrived(const struct test *t);
 void assert_lost(const struct end *e);

@@ -11,10 +11,10 @@
 #define GENERATION 0xabcd1234u
 
 struct pair_options {
-	const char *from, *to, *kill, *serve, *peer;
+	const char *from, *to, *kill, *serve, *peer, *gid_index, *addr, *remote;
 	bool sink_initiates, oob, pair, varying, hold, no_check, close_early, bad_proof, ipv6, list;
 	bool mapped;
-	uint32_t chunks, bytes, slots, sink_slots;
+	uint32_t chunks, bytes, slots, sink_slots, close_after;
 };
 extern struct pair_options opt;
 
@@ -26,7 +26,7 @@ struct end {
 	int fd; /* to the other process */
 	uv_loop_t loop;
 	uv_poll_t talk;
-	uv_timer_t watchdog;
+	uv_timer_t watchdog, close_after;
 	struct rcp_rdma *rdma;
 	struct rcp_rdma_listener *listener;
 	struct rcp_link *link;

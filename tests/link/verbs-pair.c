@@ -5,8 +5,10 @@
  *
  *   verbs-pair [--from=DEV] [--to=DEV] [--sink-initiates] [--oob] [--pair] [--chunks=N]
  *              [--bytes=N] [--slots=N] [--sink-slots=N] [--varying] [--hold] [--no-check]
- *              [--kill=source|sink] [--close-early] [--bad-proof] [--ipv6] [--list]
- *              [--mapped] [--serve=PORT | --peer=IPV4:PORT]
+ *              [--kill=source|sink] [--close-early] [--close-after=MS] [--bad-proof] [--ipv6]
+ * [--list]
+ *              [--mapped] [--gid-index=N] [--addr=ADDR] [--remote=IPV4] [--serve=PORT |
+ * --peer=IPV4:PORT]
  *
  * On two hosts: the sink with --serve, the source with --peer, and otherwise the same options.
  */
@@ -189,6 +191,8 @@ static void cm_start(struct end *e, const struct rcp_rdma_port *peer)
 		if (addr_wanted(&peer->addrs[i]))
 			how.remote = peer->addrs[i];
 	}
+	if (opt.remote)
+		inet_pton(AF_INET, opt.remote, &((struct sockaddr_in *)&how.remote)->sin_addr);
 	if (how.remote.ss_family == AF_INET6)
 		((struct sockaddr_in6 *)&how.remote)->sin6_port = htons(peer->cm_port);
 	else
@@ -282,6 +286,18 @@ static void on_talk(uv_poll_t *poll, int status, int what)
 		rcp_link_close(e->link);
 }
 
+/* The path is dead and only another connection knows. */
+static void on_close_after(uv_timer_t *timer)
+{
+	struct end *e = timer->data;
+
+	if (e->link) {
+		printf("%s: closes now, %u posted, %u sent\n", e->name, e->posted, e->sent);
+		rcp_link_close(e->link);
+	}
+	uv_close((uv_handle_t *)timer, NULL);
+}
+
 static void on_watchdog(uv_timer_t *timer)
 {
 	end_die(timer->data, "hangs", NULL);
@@ -322,7 +338,8 @@ static void say_caps(struct end *e)
 static void start(struct end *e)
 {
 	struct rcp_rdma_options o = {.device = e->source ? opt.from : opt.to,
-				     .gid_index = -1,
+				     .gid_index = opt.gid_index ? atoi(opt.gid_index) : -1,
+				     .addr = opt.addr,
 				     .tos = -1,
 				     .sl = -1,
 				     .pkey = -1,
@@ -350,7 +367,11 @@ static void start(struct end *e)
 	uv_loop_init(&e->loop);
 	uv_poll_init(&e->loop, &e->talk, e->fd);
 	uv_timer_init(&e->loop, &e->watchdog);
-	e->talk.data = e->watchdog.data = e;
+	e->talk.data = e->watchdog.data = e->close_after.data = e;
+	if (opt.close_after) {
+		uv_timer_init(&e->loop, &e->close_after);
+		uv_timer_start(&e->close_after, on_close_after, opt.close_after, 0);
+	}
 	uv_poll_start(&e->talk, UV_READABLE | UV_DISCONNECT, on_talk);
 	e->talk_open = true;
 	uv_timer_start(&e->watchdog, on_watchdog, WATCHDOG_MS, 0);
@@ -384,6 +405,8 @@ static int judge(struct end *e)
 
 	rcp_err_format(&e->cause, line, sizeof(line));
 	printf("%s: down: %s\n", e->name, rcp_err_is(&e->cause) ? line : "as wanted");
+	if (opt.close_after)
+		return e->cause.code != RCP_OK && e->cause.code != RCP_E_LINK;
 	if (opt.kill)
 		return e->cause.code != RCP_E_LINK && !opt.oob;
 	if (opt.bad_proof)
@@ -473,9 +496,13 @@ static const struct knob {
 	{"from", .text = &opt.from},
 	{"to", .text = &opt.to},
 	{"kill", .text = &opt.kill},
+	{"gid-index", .text = &opt.gid_index},
+	{"addr", .text = &opt.addr},
+	{"remote", .text = &opt.remote},
 	{"chunks", .number = &opt.chunks},
 	{"bytes", .number = &opt.bytes},
 	{"slots", .number = &opt.slots},
+	{"close-after", .number = &opt.close_after},
 	{"sink-slots", .number = &opt.sink_slots},
 	{"sink-initiates", .flag = &opt.sink_initiates},
 	{"oob", .flag = &opt.oob},

@@ -21,17 +21,13 @@ struct rcp_copy {
 
 void rcp_options_init(struct rcp_options *o)
 {
-	*o = (struct rcp_options){
-		.retries = 3,
-		.ssh = "ssh",
-		.rcp_path = "rcp",
-		.gid_index = -1,
-		.tos = -1,
-		.sl = -1,
-		.pkey = -1,
-		.chunk_bytes = 1 << 20,
-		.slots = 32,
-	};
+	memset(o, 0, sizeof(*o)); /* the padding, too */
+	o->retries = 3;
+	o->ssh = "ssh";
+	o->rcp_path = "rcp";
+	o->gid_index = o->tos = o->sl = o->pkey = -1;
+	o->chunk_bytes = 1 << 20;
+	o->slots = 32;
 }
 
 const char *rcp_version(void)

@@ -3,7 +3,7 @@
 # usage: copy.sh RCP KERNEL FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$1 kernel=$2 fabric=$3
+RCP=$(realpath "$1") kernel=$2 fabric=$3
 MiB=1048576
 sizes=(0 1 4095 4096 4097 $((MiB - 1)) "$MiB" $((MiB + 1)) $((64 * MiB + 7)))
 case $fabric in

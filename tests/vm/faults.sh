@@ -4,7 +4,7 @@
 # usage: faults.sh RCP FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$1 fabric=$2
+RCP=$(realpath "$1") fabric=$2
 file=/run/tmp/f
 head -c 48M /dev/urandom >$file
 sum=$(md5sum <$file)
@@ -105,7 +105,10 @@ start up
 cut_off
 ended 6
 ok "the network is lost: ends with 6 in time" $? $said
-for ((i = 0; i < 600; i++)); do timeout 3 bash -c 'exec 3<>/dev/tcp/10.9.1.2/22' 2>/dev/null && break; sleep 0.2; done
+# Back is back when both address families answer.
+for address in 10.9.1.2 fd09:1::2; do
+	for ((i = 0; i < 300; i++)); do timeout 3 bash -c "exec 3<>/dev/tcp/$address/22" 2>/dev/null && break; sleep 0.2; done
+done
 rm -f /run/tmp/mux
 server_gone && old_kept up && only_parts up
 ok "the network is lost: the server ends, too" $? $said

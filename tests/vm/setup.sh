@@ -4,7 +4,7 @@
 # usage: setup.sh RCP FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$1 fabric=$2
+RCP=$(realpath "$1") fabric=$2
 file=/run/tmp/f
 head -c 3000000 /dev/urandom >$file
 # ssh's place is taken by the server itself: what is tried here happens on this side.

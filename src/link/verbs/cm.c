@@ -160,6 +160,15 @@ static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev
 		rcp_verbs_link_up(v);
 }
 
+/* The responder's: up when the hello has come too. */
+static void on_accepted(struct verbs_link *v, const struct verbs_cm_event *ev)
+{
+	(void)ev;
+	v->established = true;
+	if (v->greeted)
+		rcp_verbs_link_up(v);
+}
+
 static void on_nothing(struct verbs_link *v, const struct verbs_cm_event *ev)
 {
 	(void)v;
@@ -244,8 +253,7 @@ static const struct cm_rule {
 	{RDMA_CM_EVENT_ADDR_RESOLVED, IN(VERBS_ADDRESS), on_address},
 	{RDMA_CM_EVENT_ROUTE_RESOLVED, IN(VERBS_ROUTE), on_route},
 	{RDMA_CM_EVENT_ESTABLISHED, IN(VERBS_CONNECT), on_established},
-	/* The responder waits for hello, which may have overtaken this. */
-	{RDMA_CM_EVENT_ESTABLISHED, IN(VERBS_GREET) | IN(VERBS_UP) | IN(VERBS_CLOSING), on_nothing},
+	{RDMA_CM_EVENT_ESTABLISHED, IN(VERBS_GREET), on_accepted},
 	{RDMA_CM_EVENT_REJECTED, IN_CONNECTING, on_rejected},
 	{RDMA_CM_EVENT_DISCONNECTED, IN_ANY, on_disconnected},
 	{RDMA_CM_EVENT_DEVICE_REMOVAL, IN_ANY, on_removal},

@@ -199,7 +199,12 @@ static bool port_usable(struct scan *s, struct rcp_rdma_port *port, const char *
 
 	if (!addr_only(s, port))
 		return false;
-	if (s->options->gid_index >= 0 && !port->gid_count && port->transport != RCP_RDMA_IWARP)
+	if (s->options->gid_index >= 0 && port->transport == RCP_RDMA_IWARP) {
+		pass_over_why(s, object, "leave --gid-index out",
+			      "iWARP has no GIDs to choose from");
+		return false;
+	}
+	if (s->options->gid_index >= 0 && !port->gid_count)
 		return false;
 	if (!port->addr_count && port->transport == RCP_RDMA_IWARP) {
 		pass_over_why(s, object, "give its netdev an IP address: `ip addr add`",

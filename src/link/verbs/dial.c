@@ -1,7 +1,8 @@
 /*
- * rdma_connect in a thread of its own, for iWARP: there the call returns only when TCP was answered or gave up
- * (over two minutes where packets are dropped), and rdma_destroy_id waits for it. Whose deadline passes
- * leaves the connection to the thread, which ends it when it can; at the process's exit the kernel does.
+ * rdma_connect in a thread of its own, for iWARP: there the call returns only when TCP was answered
+ * or gave up (over two minutes where packets are dropped), and rdma_destroy_id waits for it. Whose
+ * deadline passes leaves the connection to the thread, which ends it when it can; at the process's
+ * exit the kernel does.
  *
  * Loop's thread, but for dial_main. Knows nothing of the link behind the connection.
  */
@@ -21,7 +22,7 @@ enum { DIAL_RUNS, DIAL_DONE, DIAL_LEFT };
 struct verbs_dial {
 	pthread_t thread;
 	_Atomic int state;
-	int fd; /* eventfd: it has returned */
+	int fd;	    /* eventfd: it has returned */
 	int result; /* errno */
 	struct rdma_cm_id *id;
 	struct rdma_conn_param param;
@@ -40,7 +41,7 @@ static void *dial_main(void *arg)
 	struct verbs_dial *d = arg;
 	uint64_t one = 1;
 
-	d->result = rdma_connect(d->id, &d->param) == 0 ? 0 : errno;
+	d->result = rdma_connect(d->id, &d->param) == 0 ? 0 : errno ? errno : EIO;
 	while (write(d->fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	if (atomic_exchange(&d->state, DIAL_DONE) == DIAL_LEFT) {
@@ -85,7 +86,8 @@ int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, st
 	if (rc > 0)
 		rcp_err_set(err, RCP_E_IO, rc, "pthread_create", v->name, NULL);
 	if (rc != 0) {
-		free(d); /* its fd may be watched: it is closed with the process */
+		rcp_verbs_io_forget(v->io, VERBS_FD_DIAL);
+		dial_free(d);
 		return (int)err->code;
 	}
 	v->conn.dial = d;

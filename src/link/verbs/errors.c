@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static int errno_of(int ret)
 {
@@ -95,6 +95,8 @@ static const struct fix fixes[] = {
 	 "give the user read and write access to /dev/infiniband/uverbs* (udev rule or group)"},
 	{"ibv_open_device", EPERM,
 	 "give the user read and write access to /dev/infiniband/uverbs* (udev rule or group)"},
+	{"ibv_open_device", ENOENT,
+	 "/dev/infiniband lacks the device's node: `modprobe ib_uverbs`, and let udev run"},
 	{"rdma_create_event_channel", ENODEV,
 	 "`modprobe rdma_ucm`, or use --connect=oob, which needs no rdma_cm"},
 	{"rdma_create_event_channel", ENOENT,
@@ -150,7 +152,7 @@ static const struct wc_words wc_words[] = {
 	{IBV_WC_LOC_PROT_ERR,
 	 "this device refused to read the memory: it isn't registered any more", NULL},
 	{IBV_WC_LOC_QP_OP_ERR, "this device could not carry out the operation",
-	 "its driver may not know RDMA WRITE with immediate data"},
+	 "the port may have gone down, or its driver may not know RDMA WRITE with immediate data"},
 	{IBV_WC_LOC_ACCESS_ERR, "this device was refused access to local memory", NULL},
 	{IBV_WC_WR_FLUSH_ERR, "the connection ended", NULL},
 	{IBV_WC_FATAL_ERR, "the device reports a fatal error", "look into the kernel's log"},

@@ -73,6 +73,18 @@ int rcp_verbs_io_watch(struct verbs_io *io, enum verbs_fd which, int fd, struct 
 	return 0;
 }
 
+static void on_closed(uv_handle_t *handle);
+
+void rcp_verbs_io_forget(struct verbs_io *io, enum verbs_fd which)
+{
+	struct verbs_io_fd *f = &io->fds[which];
+
+	if (!f->watched || io->closing)
+		return;
+	f->watched = false;
+	uv_close((uv_handle_t *)&f->poll, on_closed);
+}
+
 static void on_idle(uv_idle_t *idle)
 {
 	struct verbs_io *io = idle->data;

@@ -178,6 +178,19 @@ void rcp_verbs_link_up(struct verbs_link *v)
 	rcp_verbs_io_kick(v->io);
 }
 
+/*
+ * The hello may overtake the handshake's last message. Until rdma_cm knows that the connection
+ * stands, it would not tell the peer of its end either (rxe: the peer waited for ever): so say so.
+ */
+void rcp_verbs_link_greeted(struct verbs_link *v)
+{
+	v->greeted = true;
+	if (v->oob || v->established)
+		rcp_verbs_link_up(v);
+	else
+		rdma_notify(v->conn.id, IBV_EVENT_COMM_EST);
+}
+
 static bool idle(const struct verbs_link *v)
 {
 	return !v->source.in_flight && rcp_verbs_small_idle(v);

@@ -5,9 +5,9 @@
  *   link.c    a link's life        conn.c    PD, CQ, QP, memory      post.c   source side
  *   cm.c      rdma_cm, client      listen.c  rdma_cm, server         recv.c   sink side
  *   oob.c     without rdma_cm      queue.c   completions, messages   async.c  the device's events
- *   events.c  libuv                errors.c  errors in words         layout.c bytes
+ *   dial.c    rdma_connect, iWARP  events.c  libuv                   errors.c errors in words
  *
- * All on the loop's thread but reg and unreg.
+ * All on the loop's thread but reg, unreg and the one call in dial.c.
  */
 #ifndef RCP_LINK_VERBS_PRIV_H
 #define RCP_LINK_VERBS_PRIV_H
@@ -81,6 +81,8 @@ int rcp_verbs_io_new(struct uv_loop_s *loop, const struct verbs_io_ops *ops, voi
 		     struct rcp_err *err, struct verbs_io **out);
 /* Makes fd non-blocking and watches it until io_close. */
 int rcp_verbs_io_watch(struct verbs_io *io, enum verbs_fd which, int fd, struct rcp_err *err);
+/* Not any more, from now on; fd may be closed. */
+void rcp_verbs_io_forget(struct verbs_io *io, enum verbs_fd which);
 /* ops->kick soon, from the loop; many kicks may become one. */
 void rcp_verbs_io_kick(struct verbs_io *io);
 /* ops->timeout once after ms; 0 stops it. */
@@ -192,9 +194,11 @@ struct verbs_link {
 	bool initiator, oob;
 	uint16_t attempt;
 	uint32_t generation, slots_wanted;
-	bool connected; /* rdma_cm or the QP has a peer to take leave of */
-	bool up_due;	/* `up` to be delivered from the loop */
-	bool was_up;	/* it was */
+	bool greeted;	  /* responder: hello has come */
+	bool established; /* responder: rdma_cm says so */
+	bool connected;	  /* rdma_cm or the QP has a peer to take leave of */
+	bool up_due;	  /* `up` to be delivered from the loop */
+	bool was_up;	  /* it was */
 	bool drain_begun;
 	bool bye_sent;
 	bool abandoned;		  /* the maker failed after the io was made: free, say nothing */
@@ -234,6 +238,8 @@ void rcp_verbs_link_fail(struct verbs_link *v, const struct rcp_err *cause);
 void rcp_verbs_link_breach(struct verbs_link *v, const char *what, uint32_t value);
 /* Connected and, on the responder, greeted: `up` comes from the loop. */
 void rcp_verbs_link_up(struct verbs_link *v);
+/* Responder: the initiator's hello has come. */
+void rcp_verbs_link_greeted(struct verbs_link *v);
 /* Take the steps that are due. At the end of everything that comes from the loop. */
 void rcp_verbs_link_advance(struct verbs_link *v);
 /* Before up: RCP_E_CONNECT, after: RCP_E_LINK. */
@@ -256,8 +262,8 @@ void rcp_verbs_conn_drop(struct verbs_conn *c);
 int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err);
 /* It has returned: 0 or its errno. */
 int rcp_verbs_dial_end(struct verbs_conn *c);
-/* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it later.
- * Then *c is empty. */
+/* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it
+ * later. Then *c is empty. */
 void rcp_verbs_dial_leave(struct verbs_conn *c);
 /* RNR timer, path MTU, fabric, caps.detail: once connected. */
 void rcp_verbs_conn_settle(struct verbs_link *v);
@@ -304,9 +310,9 @@ struct verbs_cm_event {
 /* Next event, copied and acknowledged: 0; RCP_AGAIN: none now; -2: the channel is broken. */
 int rcp_verbs_cm_next(struct rdma_event_channel *channel, struct verbs_cm_event *out);
 void rcp_verbs_cm_readable(struct verbs_link *v);
-/* Listener: make the connection and accept. */
 /* rdma_connect has returned. */
 void rcp_verbs_cm_dialled(struct verbs_link *v);
+/* Listener: make the connection and accept. */
 void rcp_verbs_cm_accept(struct verbs_link *v, struct rdma_cm_id *id);
 void rcp_verbs_cm_options(const struct rcp_rdma *rdma, struct rdma_cm_id *id);
 struct rdma_event_channel *rcp_verbs_cm_channel(struct rcp_err *err);

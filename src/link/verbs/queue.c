@@ -83,8 +83,9 @@ static void peer_closed(struct verbs_link *v)
 
 static void message_in(struct verbs_link *v, const struct verbs_message *m)
 {
-	if (m->type == VERBS_HELLO && v->state == VERBS_GREET && m->attempt == v->attempt)
-		rcp_verbs_link_up(v);
+	if (m->type == VERBS_HELLO && v->state == VERBS_GREET && m->attempt == v->attempt &&
+	    !v->greeted)
+		rcp_verbs_link_greeted(v);
 	else if (m->type == VERBS_CHUNK && v->role == RCP_ROLE_SINK)
 		rcp_verbs_chunk_in(v, m->imm, m->bytes);
 	else if (m->type == VERBS_CREDITS && v->role == RCP_ROLE_SOURCE)
