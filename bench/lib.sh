@@ -50,7 +50,16 @@ logins_gone() {
 # inner NAME SECONDS: what the peer itself says its transfer took.
 # shellcheck disable=SC2034
 inner() { within[$1,$round]=$2; }
-rcp_seconds() { sed -nE 's/.*"event":"summary".*"seconds":([0-9.]+).*/\1/p' "$1"; }
+
+# transfer NAME COMMAND...: an rcp with --json. Its transfer is from the line that tells the transport, which comes when
+# login and connecting are over, to the summary. The lines stay in $work/json.
+transfer() {
+	local name=$1
+	shift
+	"$@" | stamped >"$work/json"
+	inner "$name" "$(calc "$(awk '/"event":"transport"/ && !b { b = $1 } /"event":"summary"/ { e = $1 } END { print e "-" b }' "$work/json")")"
+}
+stamped() { while read -r line; do echo "$EPOCHREALTIME $line"; done; }
 
 # run_rounds BYTES NAME...
 run_rounds() {
