@@ -69,17 +69,46 @@ const char *rcp_err_reason(const struct rcp_err *err)
 	return err->sys_errno ? strerror(err->sys_errno) : "unknown reason";
 }
 
-char *rcp_err_format(const struct rcp_err *err, char *buf, unsigned long size)
+/* Each part may come from the peer. */
+static size_t put(char *buf, size_t size, size_t at, const char *text)
 {
-	char object[4 * sizeof(err->object)], reason[4 * sizeof(err->text)];
-	const char *sys = "";
+	if (at < size)
+		rcp_name_escape(buf + at, size - at, text, strlen(text));
+	return at + strlen(buf + at);
+}
 
-	rcp_name_escape(object, sizeof(object), err->object, strlen(err->object));
-	rcp_name_escape(reason, sizeof(reason), rcp_err_reason(err), strlen(rcp_err_reason(err)));
-	if (err->text[0] && err->sys_errno)
-		sys = strerror(err->sys_errno);
-	snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s", object, object[0] ? ": " : "", err->call,
-		 err->call[0] ? ": " : "", reason, sys[0] ? ": " : "", sys, err->fix[0] ? " (" : "",
-		 err->fix, err->fix[0] ? ")" : "");
+static size_t put_raw(char *buf, size_t size, size_t at, const char *text)
+{
+	size_t len = strlen(text);
+
+	if (at + len >= size)
+		return at;
+	memcpy(buf + at, text, len + 1);
+	return at + len;
+}
+
+char *rcp_err_format(const struct rcp_err *err, char *buf, size_t size)
+{
+	size_t at = 0;
+
+	buf[0] = 0;
+	if (err->object[0]) {
+		at = put(buf, size, at, err->object);
+		at = put_raw(buf, size, at, ": ");
+	}
+	if (err->call[0]) {
+		at = put(buf, size, at, err->call);
+		at = put_raw(buf, size, at, ": ");
+	}
+	at = put(buf, size, at, rcp_err_reason(err));
+	if (err->text[0] && err->sys_errno) {
+		at = put_raw(buf, size, at, ": ");
+		at = put(buf, size, at, strerror(err->sys_errno));
+	}
+	if (err->fix[0]) {
+		at = put_raw(buf, size, at, " (");
+		at = put(buf, size, at, err->fix);
+		put_raw(buf, size, at, ")");
+	}
 	return buf;
 }

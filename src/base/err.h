@@ -6,6 +6,7 @@
 #define RCP_BASE_ERR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The exit statuses of rcp(1) are these codes: there is one table, not two. */
 enum rcp_code {
@@ -55,7 +56,7 @@ static inline bool rcp_err_is(const struct rcp_err *err)
 }
 
 /* "object: call: reason (fix)", escaped for a terminal, into buf; returns buf. */
-char *rcp_err_format(const struct rcp_err *err, char *buf, unsigned long size);
+char *rcp_err_format(const struct rcp_err *err, char *buf, size_t size);
 
 /* The reason alone: text, or strerror. Valid until the next call by the same thread. */
 const char *rcp_err_reason(const struct rcp_err *err);

@@ -114,6 +114,18 @@ static bool is_c1(const unsigned char *s, size_t n)
 	return n == 2 && s[0] == 0xc2 && s[1] < 0xa0;
 }
 
+/* Marks, embeddings, overrides and isolates of direction make a line show another order than it has:
+ * U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. */
+static bool is_bidi(const unsigned char *s, size_t n)
+{
+	if (n == 2)
+		return s[0] == 0xd8 && s[1] == 0x9c;
+	if (n != 3 || s[0] != 0xe2)
+		return false;
+	return (s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xaa && s[2] <= 0xae))) ||
+	       (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9);
+}
+
 static size_t escape_one(char *out, const unsigned char *s, size_t len, bool json)
 {
 	size_t n = rcp_utf8_len(s, len);
@@ -129,6 +141,11 @@ static size_t escape_one(char *out, const unsigned char *s, size_t len, bool jso
 	if (is_c1(s, n))
 		return json ? (size_t)sprintf(out, "\\u00%02x", s[1])
 			    : (size_t)sprintf(out, "\\x%02x\\x%02x", s[0], s[1]);
+	if (!json && is_bidi(s, n)) {
+		for (size_t i = 0; i < n; i++)
+			sprintf(out + 4 * i, "\\x%02x", s[i]);
+		return 4 * n;
+	}
 	memcpy(out, s, n);
 	return n;
 }

@@ -112,6 +112,8 @@ void bulk_start(struct end *e)
 
 	if (e->link->ops->ring_set(e->link, &e->ring, &err) != 0)
 		end_die(e, "ring_set", &err);
+	if (opt.evil && (e->evil = evil_source(e)))
+		return;
 	uint32_t n = 2 * e->link->caps.slots;
 
 	bodies_map(e, n);
@@ -185,6 +187,8 @@ void bulk_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *
 		end_die(e, "bad bytes", NULL);
 	e->seen[c.sequence] = true;
 	e->arrived++;
+	if (opt.evil && e->arrived == 1 && (e->evil = evil_sink(e)))
+		return;
 	if (opt.kill && !strcmp(opt.kill, "sink") && e->arrived == opt.chunks / 2)
 		raise(SIGKILL);
 	if (opt.hold && e->held_count < e->link->caps.slots / 2) {

@@ -11,7 +11,7 @@
 #define GENERATION 0xabcd1234u
 
 struct pair_options {
-	const char *from, *to, *kill, *serve, *peer, *gid_index, *addr, *remote;
+	const char *from, *to, *kill, *serve, *peer, *gid_index, *addr, *remote, *evil;
 	bool sink_initiates, oob, pair, varying, hold, no_check, close_early, bad_proof, ipv6, list;
 	bool mapped;
 	uint32_t chunks, bytes, slots, sink_slots, close_after;
@@ -32,7 +32,7 @@ struct end {
 	struct rcp_link *link;
 	struct rcp_link_params params;
 	struct rcp_rdma_proof proof;
-	bool up, peer_imm, down, ring_known, talk_open;
+	bool up, peer_imm, down, ring_known, talk_open, evil;
 	struct rcp_ring_info ring;
 	struct rcp_err cause;
 	int status;
@@ -66,5 +66,9 @@ void bulk_sent(void *arg, struct rcp_post *post, bool ok);
 void bulk_room(void *arg);
 void bulk_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
 		uint32_t length);
+
+/* verbs-evil.c: false where --evil is not this end's. */
+bool evil_source(struct end *e);
+bool evil_sink(struct end *e);
 
 #endif

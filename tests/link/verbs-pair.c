@@ -5,7 +5,8 @@
  *
  *   verbs-pair [--from=DEV] [--to=DEV] [--sink-initiates] [--oob] [--pair] [--chunks=N]
  *              [--bytes=N] [--slots=N] [--sink-slots=N] [--varying] [--hold] [--no-check]
- *              [--kill=source|sink] [--close-early] [--close-after=MS] [--bad-proof] [--ipv6]
+ *              [--kill=source|sink] [--close-early] [--close-after=MS] [--evil=WHAT] [--bad-proof]
+ * [--ipv6]
  * [--list]
  *              [--mapped] [--gid-index=N] [--addr=ADDR] [--remote=IPV4] [--serve=PORT |
  * --peer=IPV4:PORT]
@@ -399,12 +400,21 @@ static bool all_arrived(struct end *e)
 	return e->arrived && e->arrived == e->peer_posted;
 }
 
+/* One of both broke the protocol; the other says so, and the one is left. */
+static int judge_evil(const struct end *e)
+{
+	return !e->evil &&
+	       (e->cause.code != RCP_E_CONNECT || !strstr(e->cause.text, "broke the protocol"));
+}
+
 static int judge(struct end *e)
 {
 	char line[4096];
 
 	rcp_err_format(&e->cause, line, sizeof(line));
 	printf("%s: down: %s\n", e->name, rcp_err_is(&e->cause) ? line : "as wanted");
+	if (opt.evil)
+		return judge_evil(e);
 	if (opt.close_after)
 		return e->cause.code != RCP_OK && e->cause.code != RCP_E_LINK;
 	if (opt.kill)
@@ -496,6 +506,7 @@ static const struct knob {
 	{"from", .text = &opt.from},
 	{"to", .text = &opt.to},
 	{"kill", .text = &opt.kill},
+	{"evil", .text = &opt.evil},
 	{"gid-index", .text = &opt.gid_index},
 	{"addr", .text = &opt.addr},
 	{"remote", .text = &opt.remote},

@@ -81,6 +81,20 @@ static void names_cannot_move_the_cursor(void **state)
 	assert_string_equal(buf, "q\\\"\\u00ff\\n");
 	rcp_name_escape(buf, 4, "\x01zz", 3);
 	assert_string_equal(buf, "");
+	rcp_name_escape(buf, sizeof(buf), "\xe2\x80\xaegpj.\xe2\x80\xa6\xd8\x9c", 12);
+	assert_string_equal(buf, "\\xe2\\x80\\xaegpj.\xe2\x80\xa6\\xd8\\x9c");
+}
+
+static void no_part_of_an_error_can_move_the_cursor(void **state)
+{
+	struct rcp_err e = {0};
+	char buf[512];
+
+	(void)state;
+	rcp_err_set(&e, RCP_E_IO, 0, "c\x1b", "o\x1b", "t\x1b");
+	rcp_err_fix(&e, "f\x1b");
+	assert_string_equal(rcp_err_format(&e, buf, sizeof(buf)), "o\\x1b: c\\x1b: t\\x1b (f\\x1b)");
+	assert_string_equal(rcp_err_format(&e, buf, 9), "o\\x1b: c");
 }
 
 static void cursor_overrun_is_sticky(void **state)
@@ -218,6 +232,7 @@ int main(void)
 		cmocka_unit_test(err_long_object_keeps_both_ends),
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(names_cannot_move_the_cursor),
+		cmocka_unit_test(no_part_of_an_error_can_move_the_cursor),
 		cmocka_unit_test(cursor_overrun_is_sticky),
 		cmocka_unit_test(writer_stops_at_its_maximum),
 		cmocka_unit_test(crc_is_gzips),

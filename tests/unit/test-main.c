@@ -508,5 +508,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	program = argv[1];
+	for (int n = 1; n <= SIGTERM; n++)
+		signal(n, SIG_DFL); /* nohup's would be handed on */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
