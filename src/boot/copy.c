@@ -145,6 +145,11 @@ static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct
 			rcp_where_free(&w);
 		run->req.flags |= i ? RCP_OPT_TARGET_DIR : 0;
 	}
+	if (!o->sources[1]) {
+		run->req.source = strdup(o->sources[0]);
+		if (!run->req.source)
+			return rcp_err_set(err, RCP_E_IO, ENOMEM, "strdup", NULL, NULL);
+	}
 	for (size_t i = 0; o->names && o->names[i]; i++) {
 		if (request_add_path(&run->req, o->names[i], strlen(o->names[i]), err))
 			return (int)err->code;
@@ -223,26 +228,26 @@ static bool keeps_partials(int code)
 
 static void tell_summary(struct rcp_run *run, int code)
 {
-	const struct rcp_session_stats *st = &run->stats;
+	struct rcp_session_stats st = retry_totals(run);
 	uint64_t end = run->ended_ns ? run->ended_ns : run_now(NULL);
 	struct rcp_summary s = {.exit_code = code,
-				.files = st->files_done,
-				.bytes = st->bytes_done,
-				.skipped = st->skipped,
-				.failed = st->failed,
+				.files = st.files_done,
+				.bytes = st.bytes_done,
+				.skipped = st.skipped,
+				.failed = st.failed,
 				.seconds = (double)(end - run->started_ns) / 1e9,
 				.transport = run->transport,
 				.fabric = run->fabric,
 				.fallback_reason = talk_fallback(run),
-				.zero_copy_bytes = st->zero_copy_bytes,
-				.staged_bytes = st->staged_bytes,
-				.resumed_bytes = st->resumed_bytes,
-				.resent_chunks = st->resent_chunks,
-				.retries = run->relinks,
-				.crc32_known = st->crc_known,
-				.crc32 = st->crc,
-				.bottleneck = rcp_session_bottleneck(st),
-				.resumable = keeps_partials(code) && st->entries_seen &&
+				.zero_copy_bytes = st.zero_copy_bytes,
+				.staged_bytes = st.staged_bytes,
+				.resumed_bytes = st.resumed_bytes,
+				.resent_chunks = st.resent_chunks,
+				.retries = run->replaced + run->reconnects,
+				.crc32_known = st.crc_known,
+				.crc32 = st.crc,
+				.bottleneck = rcp_session_bottleneck(&st),
+				.resumable = keeps_partials(code) && st.entries_seen &&
 					     !(run->req.flags & RCP_OPT_NO_RESUME)};
 
 	if (s.seconds > 0)
@@ -257,6 +262,11 @@ int rcp_copy_run(struct rcp_copy *copy)
 	struct rcp_err err = {0};
 	int code;
 
+	if (run->where.host && copy->options.retries > 0) {
+		/* Without memory for them, a retry does more than it must. */
+		run->env.done = run->done = rcp_keys_new();
+		run->told = rcp_keys_new();
+	}
 	if (run->where.host)
 		initiator_start(run, &copy->options, &err);
 	else

@@ -247,6 +247,7 @@ static int say_start(struct rcp_run *run, struct rcp_err *err)
 		.flags = q->flags | (run->verbose ? RCP_OPT_VERBOSE : 0),
 		.limit_bytes_per_second = q->limit,
 		.target = rcp_span_str(q->role == RCP_ROLE_SOURCE ? q->target : ""),
+		.source = rcp_span_str(q->role == RCP_ROLE_SOURCE && q->source ? q->source : ""),
 		.excludes = rcp_span_of(excludes.data, excludes.len),
 	};
 
@@ -310,7 +311,8 @@ int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp
 				   .user = run->where.user,
 				   .host = run->where.host,
 				   .family = o->family,
-				   .rcp_path = o->rcp_path};
+				   .rcp_path = o->rcp_path,
+				   .unattended = run->reconnects > 0};
 	int rfd, wfd;
 
 	snprintf(run->host, sizeof(run->host), "%s", run->where.host);

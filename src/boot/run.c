@@ -41,7 +41,7 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 	struct rcp_fault f;
 
 	/* A responder's faults travel to the initiator, which tells the user once. */
-	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)))
+	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)) || retry_told(run, err))
 		return;
 	fault_of(err, warning, &f);
 	run->watch.fault(run->watch.arg, &f);
@@ -66,8 +66,15 @@ void run_fail(struct rcp_run *run, const struct rcp_err *err)
 		run_end(run, &stop);
 		return;
 	}
-	run_fault(run, err, false);
-	run_end(run, err);
+	struct rcp_err end = *err;
+
+	if (!retry_take(run, err)) {
+		/* That it could not be connected again is how it was lost. */
+		if (run->reconnects && end.code == RCP_E_CONNECT)
+			end.code = RCP_E_LINK;
+		run_fault(run, &end, false);
+	}
+	run_end(run, &end);
 }
 
 static void env_fault(void *arg, const struct rcp_err *err, bool warning)
@@ -80,6 +87,8 @@ static void env_file(void *arg, const char *name, uint64_t bytes, enum rcp_statu
 	static const char *const words[] = {"copied", "failed", "skipped", "copied"};
 	struct rcp_run *run = arg;
 
+	if (run->retry && status == RCP_STATUS_FAILED)
+		return; /* for want of the connection: it comes again */
 	if (run->watch.file)
 		run->watch.file(run->watch.arg, name, bytes, words[status]);
 }
@@ -106,7 +115,8 @@ void run_env(struct rcp_run *run, struct rcp_session_env *env)
 					.send = env_send,
 					.fault = env_fault,
 					.file = env_file,
-					.over = env_over};
+					.over = env_over,
+					.done = run->done};
 }
 
 void run_stats(struct rcp_run *run)
@@ -318,10 +328,15 @@ static void end_turn(struct rcp_run *run, uint64_t now)
 	if (run->handles_closing)
 		return;
 	if (close_all(run)) {
-		close_handles(run);
+		if (run->retry && !run->cancel_code)
+			retry_wait(run, now);
+		else
+			close_handles(run);
 	} else if (now > run->end_deadline_ns) {
 		/* Something does not close: what is on disk is as claimed, so leaving it is safe. */
 		rcp_log(&run->log, RCP_LOG_DEBUG, "teardown took too long");
+		if (run->retry)
+			run_fault(run, &run->cause, false);
 		rcp_ctl_free(&run->tls);
 		rcp_ctl_free(&run->pipe);
 		run->ctl = NULL;
@@ -352,6 +367,8 @@ static void turn(struct rcp_run *run)
 			uv_idle_start(&run->busy, on_idle);
 		else
 			uv_idle_stop(&run->busy);
+	} else if (run->retry_ns && !run->ending) {
+		retry_turn(run, now);
 	} else if (!run->ending) {
 		talk_turn(run);
 	}
@@ -391,6 +408,9 @@ static void on_cancel(uv_async_t *h)
 	struct rcp_err err = {0};
 
 	interruption(run, &err);
+	if (run->retry) /* on its way down, to come up again */
+		run->cause = err;
+	run->retry = false;
 	run_end(run, &err);
 }
 
@@ -464,7 +484,8 @@ int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned thread
 	return 0;
 }
 
-static void free_all(struct rcp_run *run)
+/* What one connection had. */
+void run_forget(struct rcp_run *run)
 {
 	/* Jobs first: they point into everything else. */
 	if (run->pool)
@@ -472,14 +493,23 @@ static void free_all(struct rcp_run *run)
 	rcp_sender_free(&run->sender);
 	rcp_receiver_free(&run->receiver);
 	local_free(run);
-	rcp_pool_free(&run->pool);
+	if (run->target_open && run->stats.verdict_known && run->stats.verdict_code == RCP_OK)
+		rcp_target_done(&run->target);
 	if (run->target_open)
 		rcp_target_free(&run->target);
-	rcp_where_free(&run->where);
-	request_free(&run->req);
 	free(run->peer_ports);
 	free(run->cands);
 	rcp_secret_wipe(run->secret, sizeof(run->secret));
+}
+
+static void free_all(struct rcp_run *run)
+{
+	run_forget(run);
+	rcp_pool_free(&run->pool);
+	rcp_where_free(&run->where);
+	request_free(&run->req);
+	rcp_keys_free(&run->done);
+	rcp_keys_free(&run->told);
 }
 
 int run_loop(struct rcp_run *run)
@@ -513,7 +543,8 @@ void request_free(struct rcp_request *req)
 	free(req->target);
 	free_strings(req->paths);
 	free_strings(req->excludes);
-	req->target = NULL;
+	free(req->source);
+	req->target = req->source = NULL;
 	req->paths = req->excludes = NULL;
 	req->path_count = req->path_cap = 0;
 }
@@ -561,8 +592,8 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 {
 	bool dir = (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
 
-	if (rcp_target_resolve(run->req.target, (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err,
-			       &run->target))
+	if (rcp_target_resolve(run->req.target, run->req.source, (o->flags & RCP_OPT_TARGET_DIR) != 0,
+			       dir, err, &run->target))
 		return (int)err->code;
 	run->target_open = true;
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);

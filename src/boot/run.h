@@ -80,6 +80,7 @@ struct rcp_request {
 	char **paths; /* NULL-ended; this end is the source */
 	size_t path_count, path_cap;
 	char **excludes; /* NULL-ended */
+	char *source;	 /* the one source as the user wrote it; NULL: several */
 };
 
 struct rcp_run {
@@ -100,11 +101,24 @@ struct rcp_run {
 	bool initiator;
 	struct rcp_request req;
 	char host[256]; /* the peer, for messages */
+	struct rcp_where where; /* initiator: the remote end */
+	const struct rcp_options *options;
+	struct rcp_session_env env;
+	struct rcp_session_stats stats; /* kept when the session goes */
+	const char *transport, *fabric; /* of the last link */
+	uint64_t started_ns, progress_ns, ended_ns;
+	unsigned replaced;   /* links that another one took over from, on the same connection */
+	unsigned reconnects; /* connections that were */
+	bool linked;	     /* there was a link once */
+	bool retry;	     /* this end is not the last: another connection follows */
+	uint64_t retry_ns;   /* when; 0: not waiting */
+	struct rcp_session_stats before; /* counts of the connections that were lost */
+	struct rcp_keys *done, *told;	 /* files that are done; faults that the user knows */
+
+	/* From here on: of one connection. A retry begins with all of it zeroed (run_retry.c). */
 	uint8_t secret[RCP_SECRET], session[RCP_SESSION];
 
 	/* start-up */
-	struct rcp_where where; /* initiator: the remote end */
-	const struct rcp_options *options;
 	struct rcp_ssh *ssh;
 	bool ssh_closing;
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
@@ -144,7 +158,8 @@ struct rcp_run {
 	uint16_t next_id; /* initiator: last number given */
 	uint16_t use_id;  /* responder: LINK_USE came for it */
 	struct rcp_msg_link_ring ring; /* source: LINK_RING, which may come before the link is up here */
-	unsigned attempt_count, relinks, rounds;
+	unsigned attempt_count, rounds, relinks; /* relinks: links that were lost */
+	bool had_link;
 	struct rcp_err relink; /* why the link was lost, until another one is tried */
 	uint64_t relink_ns, relink_heard;
 	struct rcp_err fallback; /* why it is not RDMA */
@@ -154,16 +169,12 @@ struct rcp_run {
 	uint64_t wait_ns; /* until when a link must be there */
 
 	/* the copy */
-	struct rcp_session_env env;
 	struct rcp_sender *sender;
 	struct rcp_receiver *receiver;
-	struct rcp_session_stats stats; /* kept when the session goes */
 	bool session_over;
 	struct rcp_target target;
 	bool target_open;
 	struct rcp_local *local;
-	uint64_t started_ns, progress_ns, ended_ns;
-	const char *transport, *fabric;
 
 	bool ending;
 	struct rcp_err cause;
@@ -186,9 +197,22 @@ void run_fail(struct rcp_run *run, const struct rcp_err *err);
 int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *err);
 void run_stats(struct rcp_run *run);
 uint64_t run_now(void *arg);
+void run_forget(struct rcp_run *run);
 void request_free(struct rcp_request *req);
 int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
 void run_env(struct rcp_run *run, struct rcp_session_env *env);
+
+/* run_retry.c */
+/* Initiator: is this loss one to come back from? Then it is told as a warning, and run->retry is set. */
+bool retry_take(struct rcp_run *run, const struct rcp_err *err);
+/* All of the lost connection is closed: forget it and wait. */
+void retry_wait(struct rcp_run *run, uint64_t now);
+/* The wait is over: connect again. */
+void retry_turn(struct rcp_run *run, uint64_t now);
+/* Was this told in an earlier connection of this run? */
+bool retry_told(struct rcp_run *run, const struct rcp_err *err);
+/* The counts of all connections. */
+struct rcp_session_stats retry_totals(const struct rcp_run *run);
 
 /* talk.c, talk_msg.c */
 #define TALK_OTHER_MS 6000 /* one try of TCP or the pipe */

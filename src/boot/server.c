@@ -153,6 +153,7 @@ static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
 	q->flags = m->flags;
 	q->limit = m->limit_bytes_per_second;
 	q->target = rcp_span_dup(m->target);
+	q->source = m->source.len ? rcp_span_dup(m->source) : NULL;
 }
 
 static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)

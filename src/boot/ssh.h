@@ -22,6 +22,7 @@ struct rcp_ssh_params {
 	const char *host;	 /* without brackets */
 	int family;		 /* 0, 4 or 6 */
 	const char *rcp_path;	 /* NULL: "rcp" */
+	bool unattended;	 /* it may not ask, nor wait long for a host that does not answer */
 };
 
 struct rcp_ssh_ops {

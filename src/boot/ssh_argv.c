@@ -96,6 +96,10 @@ static const char *const forced[] = {
 };
 #define FORCED (sizeof(forced) / sizeof(forced[0]))
 
+/* Where nobody may be there to answer, or to end what hangs. */
+static const char *const unattended[] = {"-oBatchMode=yes", "-oConnectTimeout=15"};
+#define UNATTENDED (sizeof(unattended) / sizeof(unattended[0]))
+
 static size_t count_args(const char *const *args)
 {
 	size_t n = 0;
@@ -133,6 +137,8 @@ static size_t fill(const struct rcp_ssh_params *p, const char *command, const ch
 	list[n++] = p->program ? p->program : "ssh";
 	for (size_t i = 0; i < FORCED; i++)
 		list[n++] = forced[i];
+	for (size_t i = 0; p->unattended && i < UNATTENDED; i++)
+		list[n++] = unattended[i];
 	if (p->family)
 		list[n++] = p->family == 6 ? "-6" : "-4";
 	for (size_t i = 0; i < args; i++)
@@ -156,7 +162,7 @@ int rcp_ssh_argv(const struct rcp_ssh_params *params, struct rcp_err *err, char 
 	    (params->user && check_name("user", params->user, err)) ||
 	    rcp_ssh_command(params->rcp_path, err, &command))
 		return (int)err->code;
-	const char **list = malloc((FORCED + count_args(params->args) + 7) * sizeof(*list));
+	const char **list = malloc((FORCED + UNATTENDED + count_args(params->args) + 7) * sizeof(*list));
 
 	if (list)
 		*out = pack(list, fill(params, command, list));

@@ -448,6 +448,8 @@ static void tell_transport(struct rcp_run *run, const struct rcp_link *link)
 
 	run->transport = link->caps.transport;
 	run->fabric = link->caps.fabric;
+	run->replaced += run->had_link;
+	run->had_link = run->linked = true;
 	info.fallback_reason = talk_fallback(run);
 	rcp_log(&run->log, RCP_LOG_DEBUG, "link %u: %s", run->used->id, info.detail);
 	if (run->watch.transport && run->initiator)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 static uint64_t fnv1a(const char *s, size_t len)
@@ -98,6 +99,8 @@ static bool name_is_ours(const struct rcp_part *part, const struct stat *own)
 	       rcp_io_same(&st, own);
 }
 
+#define LOCK_NAP_MS 50
+
 /* Open, creating or found. -1 with errno; EAGAIN: the name was cleared, come again. */
 static int open_either(struct rcp_part *part)
 {
@@ -163,14 +166,27 @@ static int not_created(const struct rcp_part *part, int e, struct rcp_err *err)
 	return (int)err->code;
 }
 
+/* True: look again. The holder may be the run that this one takes up, on its way to its end. */
+static bool wait_for_lock(struct rcp_part *part)
+{
+	struct timespec nap = {.tv_nsec = LOCK_NAP_MS * 1000000L};
+
+	if (part->wait_ms < LOCK_NAP_MS)
+		return false;
+	part->wait_ms -= LOCK_NAP_MS;
+	nanosleep(&nap, NULL);
+	errno = EAGAIN;
+	return true;
+}
+
 int rcp_part_open(struct rcp_part *part, struct rcp_err *err)
 {
-	for (int i = 0; i < 16; i++) {
+	for (unsigned most = 16 + part->wait_ms / LOCK_NAP_MS; most; most--) {
 		if (open_either(part) == 0) {
 			if (lock_and_compare(part) == 0)
 				return 0;
 			rcp_io_close(&part->fd);
-			if (errno == EBUSY)
+			if (errno == EBUSY && !wait_for_lock(part))
 				return taken(part, err);
 		}
 		if (errno != EAGAIN)

@@ -16,6 +16,7 @@ struct rcp_part {
 	int fd;			    /* read-write, locked */
 	bool found;		    /* an earlier run left it; otherwise it is new and empty */
 	bool placed;		    /* renamed: there is no partial file any more */
+	unsigned wait_ms;	    /* for its lock; after locate, before open */
 	const char *shown;	    /* borrowed */
 	char leaf[NAME_MAX + 1];    /* the target's own name */
 	char name[NAME_MAX + 1];    /* .<leaf>.rcp-part */
@@ -29,6 +30,7 @@ struct rcp_part {
  */
 #define RCP_PART_SUFFIX	   ".rcp-part"
 #define RCP_JOURNAL_SUFFIX ".rcp-journal"
+#define RCP_NEW_SUFFIX	   ".rcp-new"  /* beside a directory that is being made: see rcp_target_resolve */
 #define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 

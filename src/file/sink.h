@@ -37,6 +37,7 @@ struct rcp_sink_params {
 	bool sparse;	       /* don't preallocate; 4 KiB blocks of zeros are left as holes */
 	bool resume;	       /* look at what an earlier run left; keep a journal of this one */
 	bool fsync;	       /* file and directory are on disk before commit returns */
+	unsigned wait_ms;      /* for another rcp that holds the partial file to end */
 };
 
 /*
@@ -114,6 +115,9 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
 		    const struct rcp_file_id *id);
 
+/* Is there a regular file of this size? */
+bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id);
+
 /*
  * scp's target rules. target: as the user wrote it ("" = home or "."). *root: directory fd that
  * everything goes beneath; *rename: the name the one source gets, or NULL = sources keep their
@@ -126,9 +130,18 @@ struct rcp_target {
 	int root;
 	char *rename; /* malloc'ed or NULL */
 	char *shown;  /* prefix for messages: "dir/" or "" (malloc'ed) */
+	char *source; /* malloc'ed or NULL */
 };
-int rcp_target_resolve(const char *target, bool must_be_dir, bool source_is_dir,
+/*
+ * source: the one source as the user wrote it, or NULL. A directory that such a copy makes under a new
+ * name has .<name>.rcp-new with these bytes beside it until all of it is there: the same copy, run
+ * again, goes on into it, not into a directory within it.
+ */
+int rcp_target_resolve(const char *target, const char *source, bool must_be_dir, bool source_is_dir,
 		       struct rcp_err *err, struct rcp_target *out);
+/* Before the directory `rename` is made (not where it is there already), and when all is there. */
+void rcp_target_begin(const struct rcp_target *target);
+void rcp_target_done(const struct rcp_target *target);
 void rcp_target_free(struct rcp_target *target);
 
 #endif

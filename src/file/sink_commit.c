@@ -183,6 +183,7 @@ int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t 
 	*lost = 0;
 	if (rcp_part_locate(params->root, params->path, shown, err, &part))
 		return (int)err->code;
+	part.wait_ms = params->wait_ms;
 	int rc = rcp_part_open(&part, err);
 
 	if (!rc)

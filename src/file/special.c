@@ -240,6 +240,20 @@ static bool same_time(const struct timespec *have, int64_t sec, uint32_t ns)
 	return false;
 }
 
+bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id)
+{
+	struct rcp_part at;
+	struct rcp_err ignored = {0};
+	struct stat st;
+
+	if (rcp_part_locate(root, path, path, &ignored, &at))
+		return false;
+	int rc = fstatat(at.dir, at.leaf, &st, AT_SYMLINK_NOFOLLOW);
+
+	rcp_part_close(&at);
+	return rc == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size;
+}
+
 int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
 		    const struct rcp_file_id *id)
 {

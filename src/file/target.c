@@ -1,6 +1,7 @@
 /* scp's target rules: see sink.h. */
 #include "file/beneath.h"
 #include "file/io.h"
+#include "file/part.h"
 #include "file/sink.h"
 
 #include <errno.h>
@@ -77,6 +78,65 @@ static int make_directory(const char *path, struct rcp_err *err, struct rcp_targ
 	return into_directory(path, err, out);
 }
 
+/* ---- a directory under a new name, not yet complete ---- */
+
+void rcp_target_begin(const struct rcp_target *t)
+{
+	char mark[NAME_MAX + 1];
+	struct stat st;
+
+	if (!t->rename || !t->source || fstatat(t->root, t->rename, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return;
+	rcp_part_name(t->rename, RCP_NEW_SUFFIX, mark);
+	unlinkat(t->root, mark, 0);
+	int fd = openat(t->root, mark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	/* Without it a rerun makes a directory within: scp's rule, and no data is lost. */
+	if (fd >= 0 && rcp_io_pwrite(fd, t->source, strlen(t->source), 0) < 0)
+		unlinkat(t->root, mark, 0);
+	rcp_io_close(&fd);
+}
+
+void rcp_target_done(const struct rcp_target *t)
+{
+	char mark[NAME_MAX + 1];
+
+	if (!t->rename || !t->source)
+		return;
+	rcp_part_name(t->rename, RCP_NEW_SUFFIX, mark);
+	unlinkat(t->root, mark, 0);
+}
+
+static int open_parent(const char *path, const char *slash)
+{
+	char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	int fd = dir ? open_root(dir) : -1;
+
+	free(dir);
+	return fd;
+}
+
+/* Was the directory at path begun by a copy of this source, and not completed? */
+static bool was_begun(const char *path, const char *source)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char mark[NAME_MAX + 1], said[4096 + 1];
+	struct stat st;
+	ssize_t n;
+
+	if (rcp_path_refuse(name, strlen(name)))
+		return false;
+	rcp_part_name(name, RCP_NEW_SUFFIX, mark);
+	int dir = open_parent(path, slash);
+	int fd = dir < 0 ? -1 : openat(dir, mark, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool ours = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+
+	n = ours ? read(fd, said, sizeof(said)) : -1;
+	rcp_io_close(&fd);
+	rcp_io_close(&dir);
+	return n >= 0 && (size_t)n == strlen(source) && memcmp(said, source, (size_t)n) == 0;
+}
+
 /* path: without slashes at the end (but "/"), had_slash tells of them. */
 static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_dir,
 		   struct rcp_err *err, struct rcp_target *out)
@@ -86,8 +146,11 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 
 	if (!there && errno != ENOENT)
 		return rcp_io_fail(err, errno, "stat", path);
-	if (there && S_ISDIR(st.st_mode))
-		return into_directory(path, err, out);
+	if (there && S_ISDIR(st.st_mode)) {
+		bool begun = !must_be_dir && source_is_dir && out->source && was_begun(path, out->source);
+
+		return begun ? under_new_name(path, err, out) : into_directory(path, err, out);
+	}
 	if (there && (must_be_dir || source_is_dir || had_slash))
 		return not_directory(path, "the target must be a directory, and is none",
 				     "name a directory", ENOTDIR, err);
@@ -99,16 +162,19 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 	return under_new_name(path, err, out);
 }
 
-int rcp_target_resolve(const char *target, bool must_be_dir, bool source_is_dir,
+int rcp_target_resolve(const char *target, const char *source, bool must_be_dir, bool source_is_dir,
 		       struct rcp_err *err, struct rcp_target *out)
 {
 	char *path = rcp_io_expand_home(target[0] ? target : ".");
 	size_t len = path ? strlen(path) : 0;
 	bool had_slash = len > 1 && path[len - 1] == '/';
 
-	*out = (struct rcp_target){.root = -1};
-	if (!path)
+	*out = (struct rcp_target){.root = -1, .source = source ? strdup(source) : NULL};
+	if (!path || (source && !out->source)) {
+		free(path);
+		rcp_target_free(out);
 		return rcp_io_fail(err, ENOMEM, "strdup", target);
+	}
 	while (len > 1 && path[len - 1] == '/')
 		path[--len] = 0;
 	int rc = resolve(path, had_slash, must_be_dir, source_is_dir, err, out);
@@ -124,5 +190,6 @@ void rcp_target_free(struct rcp_target *target)
 	rcp_io_close(&target->root);
 	free(target->rename);
 	free(target->shown);
+	free(target->source);
 	*target = (struct rcp_target){.root = -1};
 }

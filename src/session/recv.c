@@ -157,6 +157,19 @@ static void count_end(struct rcp_receiver *r, const struct recv_entry *e, enum r
 		r->stats.bytes_seen -= e->fid.size;
 }
 
+static void tell_file(struct recv_entry *e, enum rcp_status status)
+{
+	struct rcp_receiver *r = e->r;
+
+	/* Out of memory: a retry fetches it again. */
+	if (r->env.done && status != RCP_STATUS_FAILED)
+		rcp_keys_add(r->env.done, recv_entry_key(e));
+	if (e->done && status != RCP_STATUS_FAILED)
+		r->stats.bytes_moved += e->fid.size;
+	if (!e->done || status == RCP_STATUS_FAILED)
+		r->env.file(r->env.arg, e->shown, e->fid.size, status);
+}
+
 void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 {
 	struct rcp_receiver *r = e->r;
@@ -172,7 +185,7 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 		result_plain(r, e->id, status);
 	}
 	if (e->rec.type == RCP_ENTRY_FILE)
-		r->env.file(r->env.arg, e->shown, e->fid.size, status);
+		tell_file(e, status);
 	if (r->results.len > RCP_FRAME_MAX / 4)
 		flush_results(r);
 	rcp_idtab_end(&r->entries, e->id);

@@ -19,6 +19,7 @@
 #define RECV_SWEEP_CHUNKS 4096u /* asked for in one round */
 #define RECV_CHECKPOINT_BYTES (UINT64_C(256) << 20)
 #define RECV_CHECKPOINT_NS (UINT64_C(5) * 1000000000)
+#define RECV_LOCK_MS 20000u
 #define RECV_BYE_NS (UINT64_C(5) * 1000000000) /* after the verdict */
 
 enum recv_state {
@@ -50,6 +51,7 @@ struct recv_entry {
 	struct rcp_sink *sink;
 	unsigned busy;
 	bool end_seen, skip, keep, checkpointing;
+	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;
@@ -145,6 +147,8 @@ void recv_entry_free(struct recv_entry *e);
 void recv_entry_progress(struct recv_entry *e);
 void recv_entry_close_all(struct rcp_receiver *r);
 void recv_open_pump(struct rcp_receiver *r);
+unsigned recv_lock_ms(const struct rcp_receiver *r);
+struct rcp_key recv_entry_key(const struct recv_entry *e);
 void recv_barrier_pump(struct rcp_receiver *r);
 void recv_checkpoint_due(struct recv_entry *e);
 bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length);

@@ -217,6 +217,12 @@ void recv_checkpoint_due(struct recv_entry *e)
 
 /* ---- opening big files ---- */
 
+/* A retry may meet the server of the connection that was lost, on its way to its end. */
+unsigned recv_lock_ms(const struct rcp_receiver *r)
+{
+	return r->opt.flags & RCP_OPT_RETRY ? RECV_LOCK_MS : 0;
+}
+
 static void open_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
@@ -227,7 +233,8 @@ static void open_work(struct rcp_job *job)
 				    .chunk_bytes = e->r->opt.chunk_bytes,
 				    .sparse = (e->rec.flags & RCP_ENTRY_SPARSE) != 0,
 				    .resume = !(e->r->opt.flags & RCP_OPT_NO_RESUME),
-				    .fsync = (e->r->opt.flags & RCP_OPT_FSYNC) != 0};
+				    .fsync = (e->r->opt.flags & RCP_OPT_FSYNC) != 0,
+				    .wait_ms = recv_lock_ms(e->r)};
 
 	rcp_sink_open(&p, &e->err, &e->sink);
 }
@@ -357,11 +364,30 @@ void recv_barrier_pump(struct rcp_receiver *r)
 
 /* ---- named: prepared by a worker, in order, batch after batch ---- */
 
+struct rcp_key recv_entry_key(const struct recv_entry *e)
+{
+	return rcp_keys_key(e->r->env.done, e->path, strlen(e->path), e->fid.size,
+			    (uint64_t)e->fid.mtime_s * 1000000000 + e->fid.mtime_ns);
+}
+
+/* The initiator goes by what it knows of this run itself; a responder by what the initiator says. */
+static bool was_done(const struct recv_entry *e)
+{
+	if (e->rec.type != RCP_ENTRY_FILE)
+		return false;
+	if (e->r->env.done)
+		return rcp_keys_has(e->r->env.done, recv_entry_key(e));
+	return (e->rec.flags & RCP_ENTRY_DONE) != 0;
+}
+
 static void look_first(struct recv_entry *e)
 {
 	struct rcp_receiver *r = e->r;
 	bool exists, same;
 
+	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
+	if (e->done)
+		return;
 	if (!(r->opt.flags & (RCP_OPT_UPDATE | RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)) ||
 	    e->rec.type != RCP_ENTRY_FILE)
 		return;
@@ -381,6 +407,8 @@ static void prepare(struct recv_entry *e)
 
 	if (rcp_meta_of(&e->rec, &o, &e->err, &e->meta))
 		return;
+	if (e->rec.type == RCP_ENTRY_DIR && e->rec.flags & RCP_ENTRY_TOP && !(r->opt.flags & RCP_OPT_DRY_RUN))
+		rcp_target_begin(r->target);
 	if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
 		rcp_sink_mkdir(r->target->root, e->path, e->shown, &e->err);
 	else
@@ -418,7 +446,7 @@ static void route(struct recv_entry *e)
 	}
 	if (e->state == RECV_ENDING)
 		return; /* the source took it back */
-	if (e->skip || r->opt.flags & RCP_OPT_DRY_RUN) {
+	if (e->skip || e->done || r->opt.flags & RCP_OPT_DRY_RUN) {
 		recv_entry_end(e, e->skip ? RCP_STATUS_SKIPPED : RCP_STATUS_OK);
 		return;
 	}

@@ -111,6 +111,28 @@ static int on_answers(struct rcp_sender *s, const struct rcp_msg_answers *m, str
 	return 0;
 }
 
+static struct rcp_key key_of(const struct send_entry *e)
+{
+	return rcp_keys_key(e->s->env.done, e->name, strlen(e->name), e->fid.size,
+			    (uint64_t)e->fid.mtime_s * 1000000000 + e->fid.mtime_ns);
+}
+
+bool send_entry_was_done(const struct send_entry *e)
+{
+	return e->s->env.done && e->type == RCP_ENTRY_FILE && rcp_keys_has(e->s->env.done, key_of(e));
+}
+
+static void tell_file(struct rcp_sender *s, const struct send_entry *e, enum rcp_status status)
+{
+	/* Out of memory: a retry sends it again. */
+	if (s->env.done && status != RCP_STATUS_FAILED)
+		rcp_keys_add(s->env.done, key_of(e));
+	if (e->done_before && status != RCP_STATUS_FAILED)
+		s->stats.bytes_moved += e->fid.size;
+	if (!e->done_before || status == RCP_STATUS_FAILED)
+		s->env.file(s->env.arg, e->name, e->fid.size, status);
+}
+
 static void entry_result(struct rcp_sender *s, struct send_entry *e, const struct rcp_rec_result *r)
 {
 	bool failed = r->status == RCP_STATUS_FAILED;
@@ -122,7 +144,7 @@ static void entry_result(struct rcp_sender *s, struct send_entry *e, const struc
 		s->env.fault(s->env.arg, &err, !failed);
 	}
 	if (e->type == RCP_ENTRY_FILE) {
-		s->env.file(s->env.arg, e->name, e->fid.size, (enum rcp_status)r->status);
+		tell_file(s, e, (enum rcp_status)r->status);
 		s->stats.files_done += !failed && r->status != RCP_STATUS_SKIPPED;
 		s->stats.bytes_done += failed || r->status == RCP_STATUS_SKIPPED ? 0 : e->fid.size;
 		if (r->status == RCP_STATUS_SKIPPED || failed)

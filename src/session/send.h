@@ -42,6 +42,7 @@ struct send_entry {
 	uint32_t id;
 	uint8_t type, flags;
 	bool nofollow, dead; /* dead: its result came while jobs still used it */
+	bool done_before;    /* in an earlier session of this run: not to be told again */
 	enum send_state state;
 	struct rcp_file_id fid;
 	char *open_path; /* one allocation with name behind it */
@@ -61,6 +62,9 @@ struct send_entry {
 	struct rcp_err err;
 	struct send_entry *next; /* in a queue or a batch */
 };
+
+/* By an earlier session of this run, with this size and time. Any thread. */
+bool send_entry_was_done(const struct send_entry *e);
 
 struct send_window {
 	struct rcp_sender *s;

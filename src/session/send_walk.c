@@ -38,7 +38,7 @@ static void batch_fault(struct walk_batch *b, const struct rcp_err *err, enum rc
 	b->faults[b->fault_count++] = (struct walk_fault){.err = *err, .severity = severity};
 }
 
-static bool batch_add(struct walk_batch *b, const struct rcp_walk_item *item)
+static bool batch_add(struct walk_batch *b, struct rcp_walk_item *item)
 {
 	struct send_entry *e = entry_of(item);
 
@@ -50,6 +50,10 @@ static bool batch_add(struct walk_batch *b, const struct rcp_walk_item *item)
 		return false;
 	}
 	e->s = b->s;
+	if (send_entry_was_done(e)) {
+		e->done_before = true;
+		item->entry.flags |= RCP_ENTRY_DONE;
+	}
 	rcp_rec_encode(&b->blob, RCP_REC_ENTRY, &item->entry);
 	if (b->tail)
 		b->tail->next = e;

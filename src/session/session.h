@@ -10,6 +10,7 @@
 #define RCP_SESSION_SESSION_H
 
 #include "base/err.h"
+#include "base/keys.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "link/link.h"
@@ -35,6 +36,8 @@ struct rcp_session_env {
 	 * to both ends (stats.verdict_code). Otherwise what ended it. May be followed by free.
 	 */
 	void (*over)(void *arg, const struct rcp_err *cause);
+	/* Initiator: the files that are done, also those of earlier sessions of this run. NULL: not kept. */
+	struct rcp_keys *done;
 };
 
 struct rcp_session_options {

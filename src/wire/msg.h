@@ -43,7 +43,8 @@
 #define RCP_OPT_TARGET_DIR (UINT64_C(1) << 10) /* several sources: the target must be a directory */
 #define RCP_OPT_PAIRS (UINT64_C(1) << 11)      /* paths are relative names below one root */
 #define RCP_OPT_VERBOSE (UINT64_C(1) << 12)
-#define RCP_OPT_KNOWN ((UINT64_C(1) << 13) - 1)
+#define RCP_OPT_RETRY (UINT64_C(1) << 13)      /* taken up again: the run before may still hold locks */
+#define RCP_OPT_KNOWN ((UINT64_C(1) << 14) - 1)
 
 enum rcp_role { RCP_ROLE_SOURCE = 1, RCP_ROLE_SINK = 2 };
 enum rcp_switch { RCP_SWITCH_TCP = 1, RCP_SWITCH_PIPE = 2 };
@@ -74,6 +75,7 @@ enum rcp_entry_type {
 };
 #define RCP_ENTRY_SPARSE 0x01 /* has holes: zero blocks are not written */
 #define RCP_ENTRY_TOP 0x02    /* one of the user's arguments: the target rules apply */
+#define RCP_ENTRY_DONE 0x04   /* committed earlier in this run: not wanted again where it is there */
 
 enum rcp_status { RCP_STATUS_OK = 0, RCP_STATUS_FAILED = 1, RCP_STATUS_SKIPPED = 2, RCP_STATUS_WARNED = 3 };
 enum rcp_severity { RCP_SEVERITY_WARNING = 0, RCP_SEVERITY_ERROR = 1 };

@@ -69,6 +69,7 @@
 	F(S, U64, flags)                                                                           \
 	F(S, U64, limit_bytes_per_second)                                                          \
 	F(S, STR, target)                                                                          \
+	F(S, STR, source)                                                                          \
 	F(S, BLOB, excludes)
 
 #define RCP_NAMES_FIELDS(F, S)                                                                     \

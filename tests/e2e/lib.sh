@@ -295,10 +295,15 @@ load_sums() {
 }
 # Asked many times a second: no process for it.
 moved() {
-	local lines
+	local lines i
 
 	mapfile -t lines <"$dir/out"
-	[[ ${lines[*]: -1} =~ '"event":"progress","bytes":'([0-9]+) ]] && [ "${BASH_REMATCH[1]}" -gt "$1" ]
+	for ((i = ${#lines[@]} - 1; i >= 0; i--)); do
+		[[ ${lines[i]} =~ '"event":"progress","bytes":'([0-9]+) ]] || continue
+		[ "${BASH_REMATCH[1]}" -gt "$1" ]
+		return
+	done
+	return 1
 }
 
 # ---- assertions: a failed one is told and the case goes on ----

@@ -21,7 +21,7 @@ begin_copy() {
 	else
 		from=box:$dir/src/f to=dst/f
 	fi
-	start_watched "$slow" "$@" "$from" "$to"
+	start_watched "$slow" --retries=0 "$@" "$from" "$to"
 }
 
 untouched() {
@@ -149,7 +149,7 @@ hanging() {
 # Beyond 256 MiB a kill -9 costs at most what came since the last checkpoint.
 far_on() {
 	data src/large 419430400
-	start_watched --bwlimit=70M src/large "box:$dir/dst/" || return
+	start_watched --bwlimit=70M --retries=0 src/large "box:$dir/dst/" || return
 	beyond=300000000
 	await 60 moved 300000000
 	beyond=1000000
@@ -169,7 +169,7 @@ tree() {
 	mkdir -p src/tree
 	for i in {1..300}; do echo "$i" >"src/tree/$i"; done
 	ln -f src/f src/tree/zz
-	start_watched "$slow" -r src/tree "box:$dir/dst/" || return
+	start_watched "$slow" --retries=0 -r src/tree "box:$dir/dst/" || return
 	kill -9 "$server"
 	reap 15 "$copy"
 	rc_is 6

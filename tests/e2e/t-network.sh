@@ -30,7 +30,7 @@ finished() {
 
 # lost DIRECTION ARG...: not a packet passes any more
 lost() {
-	start "$@" || return
+	start "$@" --retries=0 || return
 	filter 'meta l4proto tcp drop'
 	reap 15 "$copy" || fail 'the initiator did not end within 15 s'
 	rc_is 6
@@ -49,15 +49,29 @@ lost() {
 	is 'bytes resumed' "$(summary '.resumed_bytes > 0')" true
 }
 
-# gap DIRECTION ARG...: five seconds without a network are no reason to give up
+# gap DIRECTION ARG...: three seconds without a network are no reason to give up
 gap() {
 	start "$@" || return
 	filter 'meta l4proto tcp drop'
-	! await 5 is_gone "$copy" || fail 'given up after less than 5 s'
+	! await 3 is_gone "$copy" || fail 'given up after less than 3 s'
 	filter
 	reap 60 "$copy" || fail 'no end'
 	rc_is 0
 	sum_is .retries 0
+	finished
+}
+
+# back DIRECTION ARG...: a network that was given up comes back before the retries are used up
+back() {
+	start "$@" || return
+	filter 'meta l4proto tcp drop'
+	await 20 grep -q 'connecting again in 1 s, try 1 of 3' err || fail 'not given up within 20 s'
+	! await 3 is_gone "$copy" || fail 'no more tries'
+	filter
+	reap 60 "$copy" || fail 'no end'
+	rc_is 0
+	is 'retries' "$(summary '.retries > 0')" true
+	is 'bytes resumed' "$(summary '.resumed_bytes > 0')" true
 	finished
 }
 
@@ -84,16 +98,18 @@ alone() {
 
 t 'all packets dropped, up, tcp' lost up
 t 'all packets dropped, down, ssh' lost down --transport=ssh
-t 'a gap of 5 s, down, tcp' gap down
-t 'a gap of 5 s, up, ssh' gap up --transport=ssh
+t 'all packets dropped for a while, up' back up
+t 'a gap of 3 s, down, tcp' gap down
+t 'a gap of 3 s, up, ssh' gap up --transport=ssh
 t 'the data connection is reset, up' alone reset up
 t 'the data connection is reset, down' alone reset down
 t 'the data connection is stuck, up' alone stuck up
 if full; then
 	t 'all packets dropped, down, tcp' lost down
 	t 'all packets dropped, up, ssh' lost up --transport=ssh
-	t 'a gap of 5 s, up, tcp' gap up
-	t 'a gap of 5 s, down, ssh' gap down --transport=ssh
+	t 'all packets dropped for a while, down' back down
+	t 'a gap of 3 s, up, tcp' gap up
+	t 'a gap of 3 s, down, ssh' gap down --transport=ssh
 	t 'the data connection is stuck, down' alone stuck down
 fi
 end

@@ -2,6 +2,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 #include "base/err.h"
+#include "base/keys.h"
 #include "base/pool.h"
 #include "base/text.h"
 
@@ -10,6 +11,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +97,31 @@ static void no_part_of_an_error_can_move_the_cursor(void **state)
 	rcp_err_fix(&e, "f\x1b");
 	assert_string_equal(rcp_err_format(&e, buf, sizeof(buf)), "o\\x1b: c\\x1b: t\\x1b (f\\x1b)");
 	assert_string_equal(rcp_err_format(&e, buf, 9), "o\\x1b: c");
+}
+
+static void keys_are_a_set(void **state)
+{
+	struct rcp_keys *k = rcp_keys_new();
+	char name[32];
+
+	(void)state;
+	assert_non_null(k);
+	assert_false(rcp_keys_has(k, rcp_keys_key(k, "a", 1, 0, 0)));
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 5000; i++) {
+			int n = snprintf(name, sizeof(name), "dir/%d", i);
+
+			assert_int_equal(rcp_keys_add(k, rcp_keys_key(k, name, (size_t)n, 7, 9)), round == 0);
+		}
+	}
+	assert_true(rcp_keys_has(k, rcp_keys_key(k, "dir/4999", 8, 7, 9)));
+	assert_false(rcp_keys_has(k, rcp_keys_key(k, "dir/5000", 8, 7, 9)));
+	assert_false(rcp_keys_has(k, rcp_keys_key(k, "dir/4999", 8, 8, 9)));
+	assert_false(rcp_keys_has(k, rcp_keys_key(k, "dir/4999", 8, 7, 8)));
+	assert_int_equal(rcp_keys_add(k, rcp_keys_key(k, "a", 1, 0, 0)), 1);
+	assert_int_equal(rcp_keys_add(k, rcp_keys_key(k, "a\0", 2, 0, 0)), 1);
+	rcp_keys_free(&k);
+	assert_null(k);
 }
 
 static void cursor_overrun_is_sticky(void **state)
@@ -233,6 +260,7 @@ int main(void)
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(names_cannot_move_the_cursor),
 		cmocka_unit_test(no_part_of_an_error_can_move_the_cursor),
+		cmocka_unit_test(keys_are_a_set),
 		cmocka_unit_test(cursor_overrun_is_sticky),
 		cmocka_unit_test(writer_stops_at_its_maximum),
 		cmocka_unit_test(crc_is_gzips),

@@ -532,7 +532,7 @@ static int target_run(struct rcp_err *err)
 {
 	struct rcp_target t;
 
-	if (rcp_target_resolve("new/name", false, false, err, &t))
+	if (rcp_target_resolve("new/name", NULL, false, false, err, &t))
 		return (int)err->code;
 	assert_string_equal(t.rename, "name");
 	assert_string_equal(t.shown, "new/");

@@ -14,7 +14,7 @@ static void expect(const char *target, bool must_be_dir, bool source_is_dir, con
 	struct stat a, b;
 	char line[2048];
 
-	if (rcp_target_resolve(target, must_be_dir, source_is_dir, &err, &t))
+	if (rcp_target_resolve(target, NULL, must_be_dir, source_is_dir, &err, &t))
 		fail_msg("%s: %s", target, rcp_err_format(&err, line, sizeof(line)));
 	assert_int_equal(fstat(t.root, &a), 0);
 	assert_int_equal(stat(root, &b), 0);
@@ -35,7 +35,7 @@ static void expect_error(const char *target, bool must_be_dir, bool source_is_di
 	struct rcp_err err = {0};
 	char line[2048];
 
-	assert_int_equal(rcp_target_resolve(target, must_be_dir, source_is_dir, &err, &t),
+	assert_int_equal(rcp_target_resolve(target, NULL, must_be_dir, source_is_dir, &err, &t),
 			 RCP_E_PARTIAL);
 	rcp_err_format(&err, line, sizeof(line));
 	if (!strstr(line, words) || !err.fix[0])
@@ -85,11 +85,11 @@ static void directories_and_several(void **state)
 	struct rcp_target t;
 	struct rcp_err err = {0};
 
-	assert_int_equal(rcp_target_resolve("made", true, true, &err, &t), 0);
+	assert_int_equal(rcp_target_resolve("made", NULL, true, true, &err, &t), 0);
 	assert_null(t.rename);
 	rcp_target_free(&t);
 	assert_true(tmp_exists("made"));
-	assert_int_equal(rcp_target_resolve("no/made", true, true, &err, &t), RCP_E_PARTIAL);
+	assert_int_equal(rcp_target_resolve("no/made", NULL, true, true, &err, &t), RCP_E_PARTIAL);
 }
 
 static void home(void **state)

@@ -9,7 +9,7 @@ file=/run/tmp/f
 head -c 48M /dev/urandom >$file
 sum=$(md5sum <$file)
 printf 'Host hostb\n ControlMaster auto\n ControlPath /run/tmp/mux\n ControlPersist 600\n' >>/root/.ssh/config
-remote=(--rcp-path="$RCP" -S ssh --transport=rdma)
+remote=(--rcp-path="$RCP" -S ssh --transport=rdma --retries=0)
 
 # start UP|DOWN: a slow copy over RDMA in the background ($copier), with an old target; returns when chunks have arrived.
 start() {
