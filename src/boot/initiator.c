@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ANSWER_MS 20000 /* HELLO and READY after the login */
-#define TLS_MS 5000
+#define TLS_MS 10000
 
 /* ---- TCP and TLS, or not ---- */
 

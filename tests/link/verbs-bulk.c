@@ -75,7 +75,7 @@ static void post_more(struct end *e)
 		prepare(e, p);
 		int ret = rcp_link_post(e->link, &p->post);
 
-		if (ret == RCP_AGAIN || (ret && (opt.kill || opt.close_early)))
+		if (ret == RCP_AGAIN || (ret && (opt.kill || opt.close_early || opt.evil)))
 			return;
 		if (ret)
 			end_die(e, "post failed", NULL);

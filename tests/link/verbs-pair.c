@@ -61,7 +61,7 @@ void end_say(struct end *e, enum talk what, const void *data, size_t len)
 	buf[4] = (uint8_t)what;
 	if (len)
 		memcpy(buf + 5, data, len);
-	if (send(e->fd, buf, len + 5, MSG_NOSIGNAL) < 0 && !opt.kill)
+	if (send(e->fd, buf, len + 5, MSG_NOSIGNAL) < 0 && !opt.kill && !opt.close_early)
 		end_die(e, "send failed", NULL);
 }
 

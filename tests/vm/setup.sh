@@ -4,7 +4,9 @@
 # usage: setup.sh RCP FABRIC
 # shellcheck source-path=SCRIPTDIR source=lib-guest.sh
 . "$(dirname "$0")/lib-guest.sh"
-RCP=$(realpath "$1") fabric=$2
+# A copy: another user may have no way into the directory of the build.
+cp "$1" /run/tmp/rcp && chmod 755 /run/tmp/rcp || exit 1
+RCP=/run/tmp/rcp fabric=$2
 file=/run/tmp/f
 head -c 3000000 /dev/urandom >$file
 # ssh's place is taken by the server itself: what is tried here happens on this side.
