@@ -94,7 +94,7 @@ for try in 1 2 3; do
 	if [ $status = 0 ] || [ "$fabric" != siw ]; then break; fi
 	grep -E 'ERROR|FAILED' "$said" | sed "s/^/# try $try: /"
 done
-result $status "contract"
+result "$status" "contract"
 
 # ---- set-up ----
 says 'there is no such RDMA device (--device: choose from: ' "$pair" --from=nosuch --to="$dev"
