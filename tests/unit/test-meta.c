@@ -382,6 +382,34 @@ static void directories_that_can_not_be(void **state)
 	close(root);
 }
 
+/* An older version's attributes on a directory, or on a partial file that is taken up. */
+static void attributes_that_went(void **state)
+{
+	struct rcp_rec_entry e = entry_of(RCP_ENTRY_DIR_END, 0755);
+	struct rcp_meta m = meta_of(&e, &archive);
+	struct rcp_err err = {0};
+	unsigned lost;
+	char value[8];
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	if (setxattr("d", "user.old", "1", 1, 0) < 0)
+		TMP_SKIP("no user xattrs here");
+	assert_int_equal(setxattr("d", "user.kept", "old", 3, 0), 0);
+	struct rcp_wr w = {.max = 1000};
+
+	add_xattr(&w, "user.kept", "new");
+	m.xattrs = w.data;
+	m.xattrs_len = (uint32_t)w.len;
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
+	assert_int_equal(lost, 0);
+	assert_int_equal(getxattr("d", "user.kept", value, sizeof(value)), 3);
+	assert_memory_equal(value, "new", 3);
+	assert_true(getxattr("d", "user.old", value, sizeof(value)) < 0);
+	assert_int_equal(errno, ENODATA);
+	rcp_wr_free(&w);
+}
+
 static int special(int root, const char *path, struct rcp_rec_entry *e, const char *link,
 		   struct rcp_err *err)
 {
@@ -498,6 +526,7 @@ int main(void)
 		TMP_TEST(too_many_xattrs),
 		TMP_TEST(directories),
 		TMP_TEST(directories_that_can_not_be),
+		TMP_TEST(attributes_that_went),
 		TMP_TEST(symlinks),
 		TMP_TEST(hard_links),
 		TMP_TEST(nodes),
