@@ -141,6 +141,19 @@ loops() {
 	is 'up' "$(readlink dst/loop/in/up)" ..
 }
 
+# What a copy that was cut off left is not copied as if it were a file, and does nobody harm.
+own_names() {
+	mkdir -p src/own
+	echo file >src/own/f
+	echo part >src/own/.f.rcp-part
+	rcp -r "$@"
+	rc_is 1
+	err_lines 1
+	err_has '.f.rcp-part' "rcp's own partial files"
+	same src/own/f dst/own/f
+	clean dst
+}
+
 # A symlink at the target is replaced by the file, not written through.
 link_target() {
 	echo precious >dst/precious
@@ -253,6 +266,7 @@ for side in up down local; do
 	t "$side: deep" deep "${S}src/deep" "${T}dst/"
 	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
 	t "$side: sparse" sparse "${S}src/sparse" "${T}dst/"
+	t "$side: names of rcp's own" own_names "${S}src/own" "${T}dst/"
 	t "$side: --files-from" listed "${S}src/x" "${T}dst/"
 done
 rm -f $'src/x/d/new\nline'

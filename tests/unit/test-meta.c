@@ -382,6 +382,25 @@ static void directories_that_can_not_be(void **state)
 	close(root);
 }
 
+/* A copy of "f" would take ".f.rcp-part" for its own, and end as the other's name. */
+static void own_names_are_refused(void **state)
+{
+	static const char *const own[] = {".f.rcp-part", ".f.rcp-journal", ".f.rcp-make", "d/.\xff.rcp-part"},
+				*const others[] = {".rcp-part", "f.rcp-part", ".f.rcp-parts"};
+	struct rcp_err err = {0};
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	for (size_t i = 0; i < 4; i++) {
+		err = (struct rcp_err){0};
+		assert_int_equal(rcp_sink_mkdir(here(), own[i], own[i], &err), RCP_E_PARTIAL);
+		assert_non_null(strstr(err.text, "rcp's own partial files"));
+	}
+	err = (struct rcp_err){0};
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(rcp_sink_mkdir(here(), others[i], others[i], &err), 0);
+}
+
 /* An older version's attributes on a directory, or on a partial file that is taken up. */
 static void attributes_that_went(void **state)
 {
@@ -526,6 +545,7 @@ int main(void)
 		TMP_TEST(too_many_xattrs),
 		TMP_TEST(directories),
 		TMP_TEST(directories_that_can_not_be),
+		TMP_TEST(own_names_are_refused),
 		TMP_TEST(attributes_that_went),
 		TMP_TEST(symlinks),
 		TMP_TEST(hard_links),
