@@ -381,8 +381,11 @@ static void prepare(struct recv_entry *e)
 
 	if (rcp_meta_of(&e->rec, &o, &e->err, &e->meta))
 		return;
+	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
+	 * where it leads. What the user named is entered, as with scp. */
 	if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
-		rcp_sink_mkdir(r->target->root, e->path, e->shown, &e->err);
+		rcp_sink_mkdir(r->target->root, e->path, e->shown,
+			       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &e->err);
 	else
 		look_first(e);
 }

@@ -141,6 +141,38 @@ loops() {
 	is 'up' "$(readlink dst/loop/in/up)" ..
 }
 
+# A symlink in an earlier version, a directory now: what it led to is not written into.
+link_then_dir() {
+	mkdir -p src/way/d
+	echo right >src/way/d/f
+	ln -sfn d src/way/l
+	rcp -a "$@"
+	rc_is 0
+	[ -L dst/way/l ] || fail 'no link'
+	rm src/way/l
+	mkdir src/way/l
+	echo other >src/way/l/f
+	rcp -a "$@"
+	rc_is 0
+	same_tree src/way dst/way
+	[ ! -L dst/way/l ] || fail 'still a link'
+	rm -r src/way
+}
+
+# Names on the list go through a symlink at the target, as they do at the source.
+link_on_the_way() {
+	mkdir -p src/listed/d
+	echo x >src/listed/d/f
+	ln -sfn d src/listed/l
+	rcp -a src/listed/d src/listed/l "box:$dir/dst/"
+	rc_is 0
+	echo l/f >list
+	rcp -a --files-from=list src/listed "box:$dir/dst/"
+	rc_is 0
+	[ -L dst/l ] || fail 'the link went'
+	same src/listed/d/f dst/d/f
+}
+
 # What a copy that was cut off left is not copied as if it were a file, and does nobody harm.
 own_names() {
 	mkdir -p src/own
@@ -266,10 +298,12 @@ for side in up down local; do
 	t "$side: deep" deep "${S}src/deep" "${T}dst/"
 	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
 	t "$side: sparse" sparse "${S}src/sparse" "${T}dst/"
+	t "$side: -a, a directory where a link was" link_then_dir "${S}src/way" "${T}dst/"
 	t "$side: names of rcp's own" own_names "${S}src/own" "${T}dst/"
 	t "$side: --files-from" listed "${S}src/x" "${T}dst/"
 done
 rm -f $'src/x/d/new\nline'
+t 'up: --files-from through a link' link_on_the_way
 t 'up: --exclude' excluded src/x "box:$dir/dst/"
 t 'down: --exclude' excluded "box:$dir/src/x" dst/
 t 'modes and umask' modes
