@@ -141,6 +141,23 @@ loops() {
 	is 'up' "$(readlink dst/loop/in/up)" ..
 }
 
+# The first name can't be replaced, so the second one must not become a link to what has the name.
+link_to_failed() {
+	mkdir -p src/pair dst/pair
+	echo new >src/pair/a
+	ln -f src/pair/a src/pair/b
+	ln -f src/pair/a src/pair/c
+	mkfifo dst/pair/a
+	echo old >dst/pair/b
+	rcp -a src/pair "box:$dir/dst/"
+	rc_is 1
+	err_has 'pair/a' 'no hard link to pair/a, which was not copied'
+	[ -p dst/pair/a ] || fail 'the FIFO went'
+	old dst/pair/b
+	absent dst/pair/c
+	clean dst
+}
+
 # A symlink in an earlier version, a directory now: what it led to is not written into.
 link_then_dir() {
 	mkdir -p src/way/d
@@ -303,6 +320,7 @@ for side in up down local; do
 	t "$side: --files-from" listed "${S}src/x" "${T}dst/"
 done
 rm -f $'src/x/d/new\nline'
+t 'up: a hard link to what failed' link_to_failed
 t 'up: --files-from through a link' link_on_the_way
 t 'up: --exclude' excluded src/x "box:$dir/dst/"
 t 'down: --exclude' excluded "box:$dir/src/x" dst/
