@@ -169,15 +169,21 @@ unsigned rcp_xattrs_apply(int fd, const char *path, const char *name, const uint
 			  size_t len, bool capabilities, struct rcp_err *err)
 {
 	unsigned lost = remove_others(fd, path, name, records, len, err);
-	struct rcp_rd r = rcp_rd_of(records, len);
 	char attribute[NAME_BYTES_MAX + 1];
 	struct rcp_span value;
 
-	while (next(&r, attribute, &value) > 0) {
-		if (!capabilities && strcmp(attribute, CAPABILITY) == 0)
-			lost |= RCP_LOST_XATTR;
-		else
-			lost |= set_one(fd, path, name, attribute, value, err);
+	/* ACLs last: one that makes the file read-only shuts its owner out of user.* attributes. */
+	for (int acls = 0; acls < 2; acls++) {
+		struct rcp_rd r = rcp_rd_of(records, len);
+
+		while (next(&r, attribute, &value) > 0) {
+			if (is_acl(attribute) != (acls == 1))
+				continue;
+			if (!capabilities && strcmp(attribute, CAPABILITY) == 0)
+				lost |= RCP_LOST_XATTR;
+			else
+				lost |= set_one(fd, path, name, attribute, value, err);
+		}
 	}
 	return lost;
 }

@@ -423,6 +423,40 @@ static void own_names_are_refused(void **state)
 		assert_int_equal(rcp_sink_mkdir(here(), others[i], others[i], true, &err), 0);
 }
 
+/* An ACL that makes its owner a reader comes after what only a writer may set. */
+static void acls_come_last(void **state)
+{
+	static const char readonly[] = "\2\0\0\0\1\0\4\0\xff\xff\xff\xff\2\0\4\0\1\0\0\0\4\0\4\0\xff\xff\xff\xff"
+				       "\x10\0\4\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+	struct rcp_rec_xattr x = {.name = rcp_span_str("system.posix_acl_access"),
+				  .value = rcp_span_of(readonly, sizeof(readonly) - 1)};
+	struct rcp_wr w = {.max = 1000};
+	struct rcp_err err = {0};
+	int fd = open("f", O_RDWR | O_CREAT, 0600);
+	uid_t me = geteuid();
+
+	(void)state;
+	assert_true(fd >= 0);
+	if (fsetxattr(fd, "user.x", "1", 1, 0) < 0 ||
+	    fsetxattr(fd, "system.posix_acl_access", readonly, sizeof(readonly) - 1, 0) < 0)
+		TMP_SKIP("no user xattrs or no ACLs here");
+	assert_int_equal(fchmod(fd, 0600), 0);
+	rcp_rec_encode(&w, RCP_REC_XATTR, &x);
+	add_xattr(&w, "user.y", "2");
+	if (me == 0) { /* root may always write */
+		assert_int_equal(fchown(fd, 65534, 65534), 0);
+		assert_int_equal(seteuid(65534), 0);
+	}
+	unsigned lost = rcp_xattrs_apply(fd, NULL, "f", w.data, w.len, false, &err);
+
+	assert_int_equal(seteuid(me), 0);
+	assert_int_equal(lost, 0);
+	assert_int_equal(fgetxattr(fd, "user.y", NULL, 0), 1);
+	assert_true(fgetxattr(fd, "system.posix_acl_access", NULL, 0) > 0);
+	close(fd);
+	rcp_wr_free(&w);
+}
+
 /* An older version's attributes on a directory, or on a partial file that is taken up. */
 static void attributes_that_went(void **state)
 {
@@ -569,6 +603,7 @@ int main(void)
 		TMP_TEST(directories_that_can_not_be),
 		TMP_TEST(a_directory_instead_of_a_symlink),
 		TMP_TEST(own_names_are_refused),
+		TMP_TEST(acls_come_last),
 		TMP_TEST(attributes_that_went),
 		TMP_TEST(symlinks),
 		TMP_TEST(hard_links),
