@@ -14,7 +14,6 @@ import trees
 from world import DEADLINE, Fault, Result
 
 MIB = 1 << 20
-BIG = 40 * MIB + 4097
 RATES = [None, None, None, 60, 30, 15]
 WATCHED = '''#!/bin/sh
 # Tells its server's number; see write_watched in e2e/lib.sh.
@@ -48,9 +47,10 @@ while kill -0 "$(cat "$1")" 2>/dev/null; do n=$((n + 1)); [ $n -lt 300 ] || exit
 class Point:
     """What is copied which way, who is killed and when: all of it by the seed."""
 
-    def __init__(self, seed, number, transport, remote):
+    def __init__(self, seed, number, transport, remote, mib):
         rng = random.Random('%d %d' % (seed, number))
         self.number = number
+        self.size = mib * MIB + 4097
         self.tree_seed = rng.randrange(10**6)
         self.way = rng.choice(['up', 'down'])
         self.victim = ['source', 'sink', 'ssh' if remote or rng.random() < 0.5 else 'sshd'][number % 3]
@@ -59,14 +59,15 @@ class Point:
         self.rate = rng.choice(RATES)
         self.seeded = rng.random() < 0.7 # something is at the target before
         self.changed = rng.random() < 0.15 # the source is, between the kill and the rerun
-        length = (BIG / self.rate / MIB if self.rate else 0.3) + 0.15
+        length = (self.size / self.rate / MIB if self.rate else 0.3) + 0.15
         if self.kind == 'tree':
             length = 0.3 if not self.rate else 0.8
         if remote: # a login takes its time there, and the copy too
             length += 2
         elif number % 25 == 7:
             # Far enough for the journal to be written while the copy runs.
-            self.rate, length = 4, 0
+            self.rate, length = mib / 10, 0
+        self.twice = rng.random() < 0.2 # the first rerun is killed, too
         self.early = rng.random() < 0.2 # the login may not be over
         self.delay = rng.random() * length if length else 5.5 + rng.random() * 2
 
@@ -77,9 +78,9 @@ class Point:
         return 'initiator' if (self.victim == 'source') == (self.way == 'up') else 'server'
 
     def words(self):
-        return '%s %s by %s%s, %s killed after %.2f s%s%s%s' % (
-            self.kind, self.way, self.transport, ' at %dM' % self.rate if self.rate else '', self.victim, self.delay,
-            ' of its own' if self.early else '', ', onto old ones' if self.seeded else '', ', changed between' if self.changed else '')
+        return '%s %s by %s%s, %s killed%s after %.2f s%s%s%s' % (
+            self.kind, self.way, self.transport, ' at %gM' % self.rate if self.rate else '', self.victim,
+            ' twice' if self.twice else '', self.delay, ' of its own' if self.early else '', ', onto old ones' if self.seeded else '', ', changed between' if self.changed else '')
 
 
 class Scene:
@@ -105,23 +106,23 @@ class Scene:
                 self.sink.tree('target', seed, self.dst)
                 self.source.tree('touch' if seed % 2 else 'mutate', seed, self.src)
         else:
-            self.source.tree('file', seed, BIG, self.src)
+            self.source.tree('file', seed, p.size, self.src)
             if p.seeded:
                 self.sink.tree('file', seed + 1, 5000, self.dst)
         self.old, self.new = self.sink.snapshot(self.dst), self.source.snapshot(self.src)
-        for side in {self.here, self.there}:
-            side.run('sh', '-c', 'rm -f "$1"/*.pid', 'sh', side.folder)
 
     def args(self, rate):
         up = self.p.way == 'up'
         return ['--json', '-a', *self.login, '--transport=' + self.p.transport, '--rcp-path=' + self.there.path('watched'),
-                '-S', self.here.path('ssh-watched'), *(['--bwlimit=%dM' % rate] if rate else []),
+                '-S', self.here.path('ssh-watched'), *(['--bwlimit=%dK' % (rate * 1024)] if rate else []),
                 ('' if up else self.world.host + ':') + self.src, (self.world.host + ':' if up else '') + self.box + '/']
 
     # ---- the kill ----
 
     def first_run(self):
         p, world = self.p, self.world
+        for side in {self.here, self.there}:
+            side.run('sh', '-c', 'rm -f "$1"/*.pid', 'sh', side.folder)
         side = self.there if p.process() in ('server', 'sshd') else self.here
         names = [p.process()] + ([] if p.early or side.remote or self.there.remote else ['server'])
         killer = subprocess.Popen(side.argv(['sh', '-c', KILL, 'sh', '%.3f' % p.delay] + [side.path(n + '.pid') for n in names]),
@@ -187,7 +188,7 @@ class Scene:
         if self.p.kind == 'tree':
             self.source.tree('touch', self.p.tree_seed + 7, self.src)
         else:
-            self.source.tree('file', self.p.tree_seed + 4, BIG, self.src)
+            self.source.tree('file', self.p.tree_seed + 4, self.p.size, self.src)
         self.new = self.source.snapshot(self.src)
 
     def second_run(self):
@@ -199,6 +200,7 @@ class Scene:
         result = self.world.copy(self.here, self.args(None)[1:])
         have = self.sink.snapshot(self.dst)
         self.faults += ['again: ' + f for f in trees.judge(result, self.new, have, left)]
+        self.faults += tree.changed(self.new, self.source.snapshot(self.src))
         if self.p.kind == 'file':
             extra = self.sink.run('ls', '-A', self.box).stdout.decode('latin-1').split()
             if extra != [self.name]:
@@ -212,11 +214,11 @@ class Scene:
     def economy(self, result, claimed):
         s = result.summary
         resumed, moved = s.get('resumed_bytes', -1), s.get('zero_copy_bytes', 0) + s.get('staged_bytes', 0)
-        whole = self.p.tree_seed % 2 == 0
+        whole, size = self.p.tree_seed % 2 == 0, self.p.size
         if resumed != claimed:
             self.faults.append('%d bytes resumed, and the journal spoke of %d' % (resumed, claimed))
-        if s.get('resent_chunks') != 0 or moved + resumed > BIG or (whole and moved + resumed != BIG):
-            self.faults.append('%d bytes moved, %d resumed, %s chunks sent again, of %d' % (moved, resumed, s.get('resent_chunks'), BIG))
+        if s.get('resent_chunks') != 0 or moved + resumed > size or (whole and moved + resumed != size):
+            self.faults.append('%d bytes moved, %d resumed, %s chunks sent again, of %d' % (moved, resumed, s.get('resent_chunks'), size))
         self.resumed = resumed
 
 
@@ -225,6 +227,10 @@ def play(world, sides, point):
     try:
         scene.prepare()
         scene.first_run()
+        if point.twice:
+            scene.intact()
+            point.delay *= 0.6
+            scene.first_run()
         scene.second_run()
     except (Fault, subprocess.TimeoutExpired) as e:
         scene.faults.append(str(e)[:500])
@@ -242,10 +248,11 @@ def run(world, opt, report):
     install(world, sides)
     tally = {}
     for number in [opt.only] if opt.only is not None else range(opt.points):
-        point = Point(opt.seed, number, opt.transport, bool(world.other))
+        point = Point(opt.seed, number, opt.transport, bool(world.other), opt.mib)
         start = time.monotonic()
         scene = play(world, sides, point)
-        again = 'tests/torture/torture kills --seed %d --only %d%s' % (opt.seed, number, ' --transport ' + opt.transport if opt.transport else '')
+        again = 'tests/torture/torture kills --seed %d --only %d --mib %d%s' % (
+            opt.seed, number, opt.mib, ' --transport ' + opt.transport if opt.transport else '')
         report.case('point %d: %s' % (number, point.words()), scene.faults, again)
         status = scene.first.status if hasattr(scene, 'first') else None
         print('#   first run %s, %s resumed, %.1f s' % (status, getattr(scene, 'resumed', '-'), time.monotonic() - start))

@@ -2,12 +2,11 @@
 """Seeded copies of random trees, and copies cut off at seeded points; each failure tells how to run it again.
 
 torture trees [--seeds A-B] [--ways up,down,local] [--users root,user]
-torture kills [--points N] [--seed S] [--only N]
-Both: [--transport tcp|ssh|rdma] (otherwise by seed) [--keep] [--tap]
+torture kills [--points N] [--seed S] [--only N] [--mib SIZE]
+Both: [--transport tcp|ssh|rdma] (otherwise by seed)
 """
 import argparse
 import os
-import random
 import sys
 import time
 
@@ -29,19 +28,19 @@ def options():
     p.add_argument('--users', default='root,user')
     p.add_argument('--points', type=int, default=12)
     p.add_argument('--seed', type=int, default=1)
+    p.add_argument('--mib', type=int, default=40)
     p.add_argument('--only', type=int)
     p.add_argument('--transport', choices=['tcp', 'ssh', 'rdma'])
-    p.add_argument('--keep', action='store_true')
-    p.add_argument('--plan', action='store_true', help='do not print the plan line')
     return p.parse_args()
 
 
 class Report:
     """TAP: a failed case says what was wrong and how to have it again."""
 
-    def __init__(self, first):
-        self.count = first
+    def __init__(self):
         self.bad = 0
+        self.file = os.environ.get('TORTURE_COUNT') # of the cases of earlier runs in the same plan
+        self.first = self.count = int(open(self.file).read()) if self.file and os.path.exists(self.file) else 0
         self.start = time.monotonic()
 
     def case(self, name, faults, again):
@@ -53,18 +52,24 @@ class Report:
             print('#   %d differences; again: %s' % (len(faults), again))
         print('%s %d - %s' % ('not ok' if faults else 'ok', self.count, name), flush=True)
 
+    def end(self, mode):
+        print('# %s: %d cases, %d failed, %.0f s' % (mode, self.count - self.first, self.bad, time.monotonic() - self.start))
+        if self.file:
+            with open(self.file, 'w') as f:
+                f.write(str(self.count))
+        else:
+            print('1..%d' % self.count)
+
 
 def main():
     opt = options()
-    report = Report(int(os.environ.get('TORTURE_CASES', '0')))
+    report = Report()
     world = World(opt)
     try:
         (trees if opt.mode == 'trees' else kills).run(world, opt, report)
     finally:
         world.close()
-    print('# %s: %d cases, %d failed, %.0f s' % (opt.mode, report.count, report.bad, time.monotonic() - report.start))
-    if not opt.plan:
-        print('1..%d' % report.count)
+    report.end(opt.mode)
     return 1 if report.bad else 0
 
 

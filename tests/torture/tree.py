@@ -451,6 +451,13 @@ def compare(source, target, old, must=(), may=()):
     return out + compare_links(source, target, set(must) | set(may))
 
 
+def changed(before, after):
+    """A copy must leave its source as it is, holes and all."""
+    keys = TOLD + ['inode', 'names', 'blocks']
+    return ['the source was changed: %r: %s' % (p, '; '.join(differ(before.get(p, {}), after.get(p, {}), keys)))
+            for p in sorted(before.keys() | after.keys()) if differ(before.get(p, {}), after.get(p, {}), keys)]
+
+
 def make_file(seed, size, path):
     """One large file; by odd seeds with holes."""
     rng = random.Random(seed)

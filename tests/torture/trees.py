@@ -36,9 +36,11 @@ def one(world, way, sides, extra, transport, seed):
     old = {}
     for version in range(2):
         source.tree(*(['make', seed] if version == 0 else ['mutate', seed + MUTATED]), box + '/t')
+        want = source.snapshot(box + '/t')
         result = world.copy(here, args)
-        want, have = source.snapshot(box + '/t'), sink.snapshot(target + '/t')
-        faults = ['version %d: %s' % (version, f) for f in judge(result, want, have, old)]
+        have = sink.snapshot(target + '/t')
+        faults = judge(result, want, have, old) + tree.changed(want, source.snapshot(box + '/t'))
+        faults = ['version %d: %s' % (version, f) for f in faults]
         if faults:
             return faults + ['rcp ' + ' '.join(args)]
         old = have
