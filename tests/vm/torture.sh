@@ -8,6 +8,9 @@ here=$(cd "$(dirname "$0")/../torture" && pwd)
 export RCP TORTURE_DIR=/run/tmp/torture-a TORTURE_HOST=hostb TORTURE_REMOTE=1 PYTHONDONTWRITEBYTECODE=1
 command -v python3 >/dev/null || { echo '1..0 # SKIP python3 is not installed'; exit 0; }
 mkdir -p "$TORTURE_DIR"
+# What crashes leaves its core in $RCP_LAB_OUT.
+ulimit -c unlimited
+echo /run/out/core.%e.%p >/proc/sys/kernel/core_pattern
 # One login for all: under emulation each costs seconds.
 printf 'Host hostb\n ControlMaster auto\n ControlPath /run/tmp/mux\n ControlPersist 600\n' >>/root/.ssh/config
 ssh hostb true || { echo 'Bail out! no login to hostb'; exit 1; }
