@@ -4,7 +4,7 @@
 # What a build needs, what the tests need on top of it, and what the lab needs on top of that (Debian's names).
 build_packages=(meson ninja-build gcc pkg-config libibverbs-dev librdmacm-dev libuv1-dev zlib1g-dev libssl-dev libisal-dev)
 demo_packages=(openssh-server openssh-client)
-test_packages=(libcmocka-dev clang libclang-rt-dev openssh-server openssh-client rsync jq mandoc shellcheck fish acl attr iproute2
+test_packages=(libcmocka-dev clang libclang-rt-dev openssh-server openssh-client python3 rsync jq mandoc shellcheck fish acl attr iproute2
 	nftables kmod xfsprogs e2fsprogs procps)
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 enum rcp_code rcp_io_code(int sys_errno)
@@ -166,4 +168,11 @@ char *rcp_io_expand_home(const char *path)
 		whole = NULL;
 	free(home);
 	return whole;
+}
+
+bool rcp_io_is_tmpfs(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }

@@ -37,6 +37,9 @@ void rcp_io_close(int *fd);
 /* fsync of a directory that is only held as O_PATH. 0, or -1 with errno. */
 int rcp_io_sync_dir(int dir);
 
+/* Or ramfs: no disk, and a page that is looked at is a page taken. */
+bool rcp_io_is_tmpfs(int fd);
+
 static inline bool rcp_io_same(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;

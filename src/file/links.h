@@ -1,5 +1,4 @@
-/* Which inode was named first under which path: hard links for -a. Private to src/file; one owner.
- */
+/* Which inode was named first under which path: hard links for -a. One owner. */
 #ifndef RCP_FILE_LINKS_H
 #define RCP_FILE_LINKS_H
 
@@ -22,6 +21,8 @@ struct rcp_links {
  * Without memory it is not, and the file is sent once more: never an error.
  */
 const char *rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path);
+/* The path that (dev, ino) is remembered under, or NULL. */
+const char *rcp_links_find(const struct rcp_links *links, uint64_t dev, uint64_t ino);
 void rcp_links_free(struct rcp_links *links);
 
 #endif

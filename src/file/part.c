@@ -37,6 +37,30 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 		 suffix);
 }
 
+/* What may be the partial file of another entry can't be an entry itself: one would end as the other. */
+bool rcp_part_name_is_own(const char *leaf)
+{
+	static const char *const suffixes[] = {RCP_PART_SUFFIX, RCP_JOURNAL_SUFFIX, RCP_MAKE_SUFFIX};
+	size_t len = strlen(leaf);
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		size_t n = strlen(suffixes[i]);
+
+		if (leaf[0] == '.' && len > n + 1 && strcmp(leaf + len - n, suffixes[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int refuse_own(const char *shown, struct rcp_err *err)
+{
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "open", shown,
+		    "names like this are kept for rcp's own partial files: left out");
+	rcp_err_fix(err, "if a copy was cut off there, finish it or remove what it left; otherwise "
+			 "give it another name");
+	return RCP_E_PARTIAL;
+}
+
 int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
 		    struct rcp_part *part)
 {
@@ -46,6 +70,9 @@ int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_er
 	if (why)
 		return rcp_err_set(err, RCP_E_PARTIAL, EINVAL, "open", shown,
 				   "a name that is not taken from a peer: %s", why);
+	leaf = strrchr(path, '/');
+	if (rcp_part_name_is_own(leaf ? leaf + 1 : path))
+		return refuse_own(shown, err);
 	part->dir = rcp_beneath_parent(root, path, &leaf);
 	if (part->dir < 0) {
 		int e = errno;

@@ -32,9 +32,10 @@ struct rcp_part {
 #define RCP_JOURNAL_SUFFIX ".rcp-journal"
 #define RCP_NEW_SUFFIX	   ".rcp-new"  /* beside a directory that is being made: see rcp_target_resolve */
 #define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
+bool rcp_part_name_is_own(const char *leaf);
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
-/* Split path and open its directory. dir and fd are -1 before and after a failure. */
+/* Split path and open its directory. A name that could be a partial file's is refused. dir and fd are -1 before and after a failure. */
 int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
 		    struct rcp_part *part);
 

@@ -7,12 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -52,13 +50,6 @@ int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call, 
 	return rcp_io_fail(err, sys_errno, call, s->shown); /* adds the remedy */
 }
 
-static bool is_tmpfs(int fd)
-{
-	struct statfs fs;
-
-	return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
-}
-
 /* Where room can't be reserved, a full disk is at least told before the first byte is sent. */
 static int check_free(const struct rcp_sink *s, struct rcp_err *err)
 {
@@ -84,7 +75,7 @@ static int preallocate(const struct rcp_sink *s, struct rcp_err *err)
 
 	if (s->sparse || s->id.size < PREALLOCATE_FROM)
 		return 0;
-	if (is_tmpfs(s->part.fd))
+	if (rcp_io_is_tmpfs(s->part.fd))
 		return check_free(s, err);
 	do
 		rc = fallocate(s->part.fd, 0, 0, (off_t)s->id.size);

@@ -98,10 +98,11 @@ int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t 
 		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost);
 
 /* Directories and the entries that have no data. Existing directories are fine, and symlinks to
- * directories below the root. They are made u+rwx (a new one 01700: the sticky bit says that rcp
+ * directories below the root, unless replace_link: then a directory takes the symlink's place. They are made u+rwx (a new one 01700: the sticky bit says that rcp
  * made it) until rcp_sink_dir_end sets the mode. Without -p or -a a directory that was there before
  * keeps its mode, as with scp. */
-int rcp_sink_mkdir(int root, const char *path, const char *shown, struct rcp_err *err);
+int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_link,
+		   struct rcp_err *err);
 int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta,
 		     struct rcp_err *err, unsigned *lost);
 /* Symlink, hard link, FIFO, device, socket: made beside and renamed over what is there (not over a

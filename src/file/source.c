@@ -219,6 +219,11 @@ int rcp_source_read_direct(struct rcp_source *source, uint64_t offset, void *buf
 	return 0;
 }
 
+bool rcp_source_fills_holes(const struct rcp_source *source)
+{
+	return rcp_io_is_tmpfs(source->fd);
+}
+
 int rcp_source_extent(const struct rcp_source *source, uint64_t offset, struct rcp_err *err,
 		      uint64_t *start, uint64_t *end)
 {

@@ -73,6 +73,9 @@ int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len,
 		   struct rcp_err *err, struct rcp_window *out);
 void rcp_window_unmap(struct rcp_window *window);
 
+/* On tmpfs, looking at a hole by a mapping puts a page there: the source would grow to its size. */
+bool rcp_source_fills_holes(const struct rcp_source *source);
+
 /* Where data is, at or after offset: [*start, *end); *start == size when only a hole is left. A
  * file system without SEEK_DATA has one extent. */
 int rcp_source_extent(const struct rcp_source *source, uint64_t offset, struct rcp_err *err,

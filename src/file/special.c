@@ -64,13 +64,29 @@ static int existing_is_no_dir(const struct rcp_part *at, struct rcp_err *err)
 	return RCP_E_PARTIAL;
 }
 
-int rcp_sink_mkdir(int root, const char *path, const char *shown, struct rcp_err *err)
+/* 0, or -1 with errno. */
+static int make_dir(const struct rcp_part *at, bool replace_link)
+{
+	struct stat st;
+	int rc = mkdirat(at->dir, at->leaf, OURS_MODE);
+
+	if (rc == 0 || errno != EEXIST || !replace_link)
+		return rc;
+	if (fstatat(at->dir, at->leaf, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode) &&
+	    unlinkat(at->dir, at->leaf, 0) == 0)
+		return mkdirat(at->dir, at->leaf, OURS_MODE);
+	errno = EEXIST;
+	return -1;
+}
+
+int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_link,
+		   struct rcp_err *err)
 {
 	struct rcp_part at;
 
 	if (rcp_part_locate(root, path, shown, err, &at))
 		return (int)err->code;
-	bool made = mkdirat(at.dir, at.leaf, OURS_MODE) == 0;
+	bool made = make_dir(&at, replace_link) == 0;
 
 	if (!made && errno != EEXIST)
 		rcp_io_fail(err, errno, "mkdir", shown);

@@ -96,6 +96,8 @@ int rcp_walk_dir_item(struct rcp_walk *w, enum rcp_entry_type type, struct rcp_w
 	item->nofollow = f->nofollow;
 	if (w->depth == 1)
 		item->entry.flags |= RCP_ENTRY_TOP;
+	if (f->implied)
+		item->entry.flags |= RCP_ENTRY_WAY;
 	if (type == RCP_ENTRY_DIR_END) {
 		w->xattrs = f->xattrs; /* they outlive the frame until the next call */
 		f->xattrs = NULL;

@@ -87,7 +87,6 @@ static unsigned set_one(int fd, const char *path, const char *name, const char *
 	return judge(rc, "setxattr", attribute, name, err);
 }
 
-/* What a directory's default ACL gave to the new file is not the source's. */
 static unsigned remove_one(int fd, const char *path, const char *name, const char *attribute,
 			   struct rcp_err *err)
 {
@@ -99,28 +98,17 @@ static unsigned remove_one(int fd, const char *path, const char *name, const cha
 	return judge(rc, "removexattr", attribute, name, err);
 }
 
-unsigned rcp_xattrs_apply(int fd, const char *path, const char *name, const uint8_t *records,
-			  size_t len, bool capabilities, struct rcp_err *err)
+static bool has_record(const uint8_t *records, size_t len, const char *attribute)
 {
 	struct rcp_rd r = rcp_rd_of(records, len);
-	char attribute[NAME_BYTES_MAX + 1];
-	bool access = false, defaults = false;
+	char name[NAME_BYTES_MAX + 1];
 	struct rcp_span value;
-	unsigned lost = 0;
 
-	while (next(&r, attribute, &value) > 0) {
-		access |= strcmp(attribute, ACL_ACCESS) == 0;
-		defaults |= strcmp(attribute, ACL_DEFAULT) == 0;
-		if (!capabilities && strcmp(attribute, CAPABILITY) == 0)
-			lost |= RCP_LOST_XATTR;
-		else
-			lost |= set_one(fd, path, name, attribute, value, err);
+	while (next(&r, name, &value) > 0) {
+		if (strcmp(name, attribute) == 0)
+			return true;
 	}
-	if (!access)
-		lost |= remove_one(fd, path, name, ACL_ACCESS, err);
-	if (!defaults)
-		lost |= remove_one(fd, path, name, ACL_DEFAULT, err);
-	return lost;
+	return false;
 }
 
 /* A list or value into memory that fits it; -1 with errno. It may grow between the two calls. */
@@ -153,6 +141,51 @@ static ssize_t get(int fd, const char *path, const char *attribute, char **out)
 			return n;
 	}
 	return -1;
+}
+
+/*
+ * What is there and is not the source's: what a default ACL of its directory gave to a new file, and
+ * what an earlier version of the source had, on a directory or on a partial file that was taken up.
+ */
+static unsigned remove_others(int fd, const char *path, const char *name, const uint8_t *records,
+			      size_t len, struct rcp_err *err)
+{
+	char *list = NULL;
+	ssize_t got = get(fd, path, NULL, &list);
+	unsigned lost = 0;
+
+	if (got < 0 && errno == EIO)
+		rcp_io_fail(err, errno, "listxattr", name);
+	for (ssize_t at = 0; at < got; at += (ssize_t)strlen(list + at) + 1) {
+		list[got] = 0;
+		if (rcp_xattr_copied(list + at) && !has_record(records, len, list + at))
+			lost |= remove_one(fd, path, name, list + at, err);
+	}
+	free(list);
+	return lost;
+}
+
+unsigned rcp_xattrs_apply(int fd, const char *path, const char *name, const uint8_t *records,
+			  size_t len, bool capabilities, struct rcp_err *err)
+{
+	unsigned lost = remove_others(fd, path, name, records, len, err);
+	char attribute[NAME_BYTES_MAX + 1];
+	struct rcp_span value;
+
+	/* ACLs last: one that makes the file read-only shuts its owner out of user.* attributes. */
+	for (int acls = 0; acls < 2; acls++) {
+		struct rcp_rd r = rcp_rd_of(records, len);
+
+		while (next(&r, attribute, &value) > 0) {
+			if (is_acl(attribute) != (acls == 1))
+				continue;
+			if (!capabilities && strcmp(attribute, CAPABILITY) == 0)
+				lost |= RCP_LOST_XATTR;
+			else
+				lost |= set_one(fd, path, name, attribute, value, err);
+		}
+	}
+	return lost;
 }
 
 static void add(struct rcp_wr *w, int fd, const char *path, const char *attribute, bool *truncated)

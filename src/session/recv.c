@@ -170,6 +170,12 @@ static void tell_file(struct recv_entry *e, enum rcp_status status)
 		r->env.file(r->env.arg, e->shown, e->fid.size, status);
 }
 
+/* Of its own, not as another name of one. */
+static bool has_inode(uint8_t type)
+{
+	return type != RCP_ENTRY_HARDLINK && type != RCP_ENTRY_DIR && type != RCP_ENTRY_DIR_END;
+}
+
 void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 {
 	struct rcp_receiver *r = e->r;
@@ -177,6 +183,9 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 	if (status == RCP_STATUS_WARNED)
 		lost_err(e, &e->err);
 	count_end(r, e, status);
+	/* What the target has under that name is then no file to link another name to. */
+	if (status == RCP_STATUS_FAILED && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
+		rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
 		result_with_error(r, e->id, status, &e->err);
 		if (!r->stopping)
@@ -472,6 +481,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 	rcp_idtab_free(&r->entries);
 	rcp_wr_free(&r->answers);
 	rcp_wr_free(&r->results);
+	rcp_links_free(&r->failed);
 	free(r->chunks);
 	free(r);
 }

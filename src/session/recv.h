@@ -8,6 +8,7 @@
 #ifndef RCP_SESSION_RECV_H
 #define RCP_SESSION_RECV_H
 
+#include "file/links.h"
 #include "file/sink.h"
 #include "session/idtab.h"
 #include "session/session.h"
@@ -110,6 +111,7 @@ struct rcp_receiver {
 	struct recv_list to_open;
 	struct recv_list barrier;
 	bool barrier_running;
+	struct rcp_links failed; /* inodes whose first name was not copied: -a only */
 	unsigned open_files;
 	unsigned jobs;
 

@@ -344,22 +344,45 @@ static void special_done(struct rcp_job *job)
 	recv_barrier_pump(r);
 }
 
+/* A hard link to what was there before the first name failed would be neither old nor new. */
+static bool link_refuse(struct recv_entry *e)
+{
+	const char *first = e->rec.type == RCP_ENTRY_HARDLINK
+				    ? rcp_links_find(&e->r->failed, e->rec.dev, e->rec.ino)
+				    : NULL;
+	struct rcp_err err = {0};
+
+	if (!first)
+		return false;
+	rcp_err_set(&err, RCP_E_PARTIAL, 0, "link", e->shown,
+		    "no hard link to %.200s, which was not copied", first);
+	recv_entry_fail(e, &err);
+	return true;
+}
+
 /* Hard links and the ends of directories wait for all that was named before them. */
 void recv_barrier_pump(struct rcp_receiver *r)
 {
-	struct recv_entry *e = r->barrier.head;
+	struct recv_entry *e;
+	bool refused;
 
-	while (e && e->state != RECV_BARRIER) { /* failed by the source */
-		recv_list_get(&r->barrier);
-		recv_entry_unref(e);
+	do {
 		e = r->barrier.head;
-	}
-	if (!e || r->barrier_running || r->stopping || rcp_idtab_lowest(&r->entries) != e)
-		return;
-	recv_list_get(&r->barrier);
-	r->barrier_running = true;
-	submit(e, special_work, special_done);
-	recv_entry_unref(e);
+		while (e && e->state != RECV_BARRIER) { /* failed by the source */
+			recv_list_get(&r->barrier);
+			recv_entry_unref(e);
+			e = r->barrier.head;
+		}
+		if (!e || r->barrier_running || r->stopping || rcp_idtab_lowest(&r->entries) != e)
+			return;
+		recv_list_get(&r->barrier);
+		r->barrier_running = true;
+		refused = link_refuse(e);
+		if (!refused)
+			submit(e, special_work, special_done);
+		recv_entry_unref(e); /* ends what was refused, which comes here again */
+		r->barrier_running = !refused;
+	} while (refused);
 }
 
 /* ---- named: prepared by a worker, in order, batch after batch ---- */
@@ -409,8 +432,11 @@ static void prepare(struct recv_entry *e)
 		return;
 	if (e->rec.type == RCP_ENTRY_DIR && e->rec.flags & RCP_ENTRY_TOP && !(r->opt.flags & RCP_OPT_DRY_RUN))
 		rcp_target_begin(r->target);
+	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
+	 * where it leads. What the user named is entered, as with scp. */
 	if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
-		rcp_sink_mkdir(r->target->root, e->path, e->shown, &e->err);
+		rcp_sink_mkdir(r->target->root, e->path, e->shown,
+			       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &e->err);
 	else
 		look_first(e);
 }

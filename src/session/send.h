@@ -54,6 +54,7 @@ struct send_entry {
 	uint64_t cursor, extent_start, extent_end, data_bytes;
 	uint64_t found_start, found_end; /* a job's, while one runs */
 	bool planned, extent_due;
+	bool fills_holes; /* a mapping would: see rcp_source_fills_holes */
 	struct send_range *have;
 	size_t have_count, have_at;
 	struct send_window *window; /* the one that cursor is in; one reference */

@@ -359,6 +359,8 @@ static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 		return false;
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;
+	if (c->entry->fills_holes)
+		return false;
 	/* Less than a chunk gains nothing from a mapping of its own. */
 	return s->opt.engine == RCP_ENGINE_AUTO && !s->map_refused &&
 	       c->entry->fid.size >= s->opt.chunk_bytes;
@@ -416,8 +418,10 @@ static void open_work(struct rcp_job *job)
 {
 	struct send_entry *e = entry_of(job);
 
-	if (!rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &e->source))
-		extent_find(e);
+	if (rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &e->source))
+		return;
+	e->fills_holes = e->flags & RCP_ENTRY_SPARSE && rcp_source_fills_holes(e->source);
+	extent_find(e);
 }
 
 static void extent_work(struct rcp_job *job)

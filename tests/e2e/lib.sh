@@ -11,7 +11,7 @@
 set -u
 export LC_ALL=C
 # What nohup ignores would be ignored by all that is started here, and bash can't undo it.
-[ -n "${E2E_SIGNALS:-}" ] || exec env --default-signal E2E_SIGNALS=1 "$0"
+[ -n "${E2E_SIGNALS:-}" ] || exec env --default-signal E2E_SIGNALS=1 "$0" "$@"
 : "${RCP:?the rcp to test}"
 export RCP RCP_HOOKS=${RCP_HOOKS:-}
 

@@ -141,6 +141,68 @@ loops() {
 	is 'up' "$(readlink dst/loop/in/up)" ..
 }
 
+# The first name can't be replaced, so the second one must not become a link to what has the name.
+link_to_failed() {
+	mkdir -p src/pair dst/pair
+	echo new >src/pair/a
+	ln -f src/pair/a src/pair/b
+	ln -f src/pair/a src/pair/c
+	mkfifo dst/pair/a
+	echo old >dst/pair/b
+	rcp -a src/pair "box:$dir/dst/"
+	rc_is 1
+	err_has 'pair/a' 'no hard link to pair/a, which was not copied'
+	[ -p dst/pair/a ] || fail 'the FIFO went'
+	old dst/pair/b
+	absent dst/pair/c
+	clean dst
+}
+
+# A symlink in an earlier version, a directory now: what it led to is not written into.
+link_then_dir() {
+	mkdir -p src/way/d
+	echo right >src/way/d/f
+	ln -sfn d src/way/l
+	rcp -a "$@"
+	rc_is 0
+	[ -L dst/way/l ] || fail 'no link'
+	rm src/way/l
+	mkdir src/way/l
+	echo other >src/way/l/f
+	rcp -a "$@"
+	rc_is 0
+	same_tree src/way dst/way
+	[ ! -L dst/way/l ] || fail 'still a link'
+	rm -r src/way
+}
+
+# Names on the list go through a symlink at the target, as they do at the source.
+link_on_the_way() {
+	mkdir -p src/listed/d
+	echo x >src/listed/d/f
+	ln -sfn d src/listed/l
+	rcp -a src/listed/d src/listed/l "box:$dir/dst/"
+	rc_is 0
+	echo l/f >list
+	rcp -a --files-from=list src/listed "box:$dir/dst/"
+	rc_is 0
+	[ -L dst/l ] || fail 'the link went'
+	same src/listed/d/f dst/d/f
+}
+
+# What a copy that was cut off left is not copied as if it were a file, and does nobody harm.
+own_names() {
+	mkdir -p src/own
+	echo file >src/own/f
+	echo part >src/own/.f.rcp-part
+	rcp -r "$@"
+	rc_is 1
+	err_lines 1
+	err_has '.f.rcp-part' "rcp's own partial files"
+	same src/own/f dst/own/f
+	clean dst
+}
+
 # A symlink at the target is replaced by the file, not written through.
 link_target() {
 	echo precious >dst/precious
@@ -253,9 +315,13 @@ for side in up down local; do
 	t "$side: deep" deep "${S}src/deep" "${T}dst/"
 	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
 	t "$side: sparse" sparse "${S}src/sparse" "${T}dst/"
+	t "$side: -a, a directory where a link was" link_then_dir "${S}src/way" "${T}dst/"
+	t "$side: names of rcp's own" own_names "${S}src/own" "${T}dst/"
 	t "$side: --files-from" listed "${S}src/x" "${T}dst/"
 done
 rm -f $'src/x/d/new\nline'
+t 'up: a hard link to what failed' link_to_failed
+t 'up: --files-from through a link' link_on_the_way
 t 'up: --exclude' excluded src/x "box:$dir/dst/"
 t 'down: --exclude' excluded "box:$dir/src/x" dst/
 t 'modes and umask' modes

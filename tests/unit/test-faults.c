@@ -401,7 +401,7 @@ static int special_run(struct rcp_err *err)
 	const struct rcp_meta meta = {.mode = 0755, .set_times = true};
 	unsigned lost;
 
-	if (rcp_sink_mkdir(root, "n", "n", err) || rcp_sink_mkdir(root, "n/m", "n/m", err) ||
+	if (rcp_sink_mkdir(root, "n", "n", false, err) || rcp_sink_mkdir(root, "n/m", "n/m", false, err) ||
 	    special("n/l", RCP_ENTRY_SYMLINK, "anywhere", err) ||
 	    special("n/h", RCP_ENTRY_HARDLINK, "f", err) ||
 	    special("n/p", RCP_ENTRY_FIFO, "", err) ||

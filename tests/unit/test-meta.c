@@ -322,18 +322,18 @@ static void directories(void **state)
 	mode_t old = umask(0777);
 
 	(void)state;
-	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", false, &err), 0);
 	umask(old);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 0700, 0700);
-	assert_int_equal(rcp_sink_mkdir(here(), "d/e", "d/e", &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "d/e", "d/e", false, &err), 0);
 	tmp_text("d/f", "");
 	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0550); /* source's 0555, umask 027 */
 	/* It is there now. Without -p an existing directory gets its mode back ... */
 	assert_int_equal(chmod("d", 0700), 0);
-	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", false, &err), 0);
 	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
@@ -343,7 +343,7 @@ static void directories(void **state)
 	assert_int_equal(st.st_mode & 07777, 0555);
 	assert_int_equal(st.st_mtim.tv_sec, 1000);
 	/* A read-only one that exists becomes writable. */
-	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", false, &err), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 0700, 0700);
 	assert_int_equal(lost, 0);
@@ -363,23 +363,126 @@ static void directories_that_can_not_be(void **state)
 	assert_int_equal(mkdir("root/in", 0755), 0);
 	assert_int_equal(symlink("../outside", "root/out"), 0);
 	assert_int_equal(symlink("in", "root/inlink"), 0);
-	assert_int_equal(rcp_sink_mkdir(here(), "f", "f", &err), RCP_E_PARTIAL);
+	assert_int_equal(rcp_sink_mkdir(here(), "f", "f", false, &err), RCP_E_PARTIAL);
 	assert_non_null(strstr(err.text, "a file has this name"));
 	err = (struct rcp_err){0};
 	int root = open("root", O_RDONLY | O_DIRECTORY);
 
-	assert_int_equal(rcp_sink_mkdir(root, "out", "out", &err), RCP_E_PARTIAL);
+	assert_int_equal(rcp_sink_mkdir(root, "out", "out", false, &err), RCP_E_PARTIAL);
 	assert_int_equal(err.sys_errno, EXDEV);
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_mkdir(root, "out/x", "out/x", &err), RCP_E_PARTIAL);
+	assert_int_equal(rcp_sink_mkdir(root, "out/x", "out/x", false, &err), RCP_E_PARTIAL);
 	err = (struct rcp_err){0};
 	assert_int_equal(rcp_sink_dir_end(root, "out", "out", &m, &err, &lost), RCP_E_PARTIAL);
 	err = (struct rcp_err){0};
 	assert_int_equal(rcp_sink_dir_end(root, "../outside", "x", &m, &err, &lost), RCP_E_PARTIAL);
 	assert_int_equal(tmp_count("outside"), 0);
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_mkdir(root, "inlink", "inlink", &err), 0); /* as scp: entered */
+	assert_int_equal(rcp_sink_mkdir(root, "inlink", "inlink", false, &err), 0); /* as scp: entered */
 	close(root);
+}
+
+/* For -a a symlink is an entry of its own: what it leads to is another's. */
+static void a_directory_instead_of_a_symlink(void **state)
+{
+	struct rcp_err err = {0};
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	assert_int_equal(symlink("d", "l"), 0);
+	assert_int_equal(symlink("nowhere", "dangling"), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", true, &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "l", "l", true, &err), 0);
+	assert_int_equal(lstat("l", &st), 0);
+	assert_true(S_ISDIR(st.st_mode));
+	assert_int_equal(rcp_sink_mkdir(here(), "dangling", "dangling", true, &err), 0);
+	assert_int_equal(rcp_sink_mkdir(here(), "l/x", "l/x", true, &err), 0);
+	assert_int_equal(tmp_count("d"), 0);
+	tmp_text("f", "");
+	assert_int_equal(rcp_sink_mkdir(here(), "f", "f", true, &err), RCP_E_PARTIAL);
+	assert_non_null(strstr(err.text, "a file has this name"));
+}
+
+/* A copy of "f" would take ".f.rcp-part" for its own, and end as the other's name. */
+static void own_names_are_refused(void **state)
+{
+	static const char *const own[] = {".f.rcp-part", ".f.rcp-journal", ".f.rcp-make", "d/.\xff.rcp-part"},
+				*const others[] = {".rcp-part", "f.rcp-part", ".f.rcp-parts"};
+	struct rcp_err err = {0};
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	for (size_t i = 0; i < 4; i++) {
+		err = (struct rcp_err){0};
+		assert_int_equal(rcp_sink_mkdir(here(), own[i], own[i], true, &err), RCP_E_PARTIAL);
+		assert_non_null(strstr(err.text, "rcp's own partial files"));
+	}
+	err = (struct rcp_err){0};
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(rcp_sink_mkdir(here(), others[i], others[i], true, &err), 0);
+}
+
+/* An ACL that makes its owner a reader comes after what only a writer may set. */
+static void acls_come_last(void **state)
+{
+	static const char readonly[] = "\2\0\0\0\1\0\4\0\xff\xff\xff\xff\2\0\4\0\1\0\0\0\4\0\4\0\xff\xff\xff\xff"
+				       "\x10\0\4\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+	struct rcp_rec_xattr x = {.name = rcp_span_str("system.posix_acl_access"),
+				  .value = rcp_span_of(readonly, sizeof(readonly) - 1)};
+	struct rcp_wr w = {.max = 1000};
+	struct rcp_err err = {0};
+	int fd = open("f", O_RDWR | O_CREAT, 0600);
+	uid_t me = geteuid();
+
+	(void)state;
+	assert_true(fd >= 0);
+	if (fsetxattr(fd, "user.x", "1", 1, 0) < 0 ||
+	    fsetxattr(fd, "system.posix_acl_access", readonly, sizeof(readonly) - 1, 0) < 0)
+		TMP_SKIP("no user xattrs or no ACLs here");
+	assert_int_equal(fchmod(fd, 0600), 0);
+	rcp_rec_encode(&w, RCP_REC_XATTR, &x);
+	add_xattr(&w, "user.y", "2");
+	if (me == 0) { /* root may always write */
+		assert_int_equal(fchown(fd, 65534, 65534), 0);
+		assert_int_equal(seteuid(65534), 0);
+	}
+	unsigned lost = rcp_xattrs_apply(fd, NULL, "f", w.data, w.len, false, &err);
+
+	assert_int_equal(seteuid(me), 0);
+	assert_int_equal(lost, 0);
+	assert_int_equal(fgetxattr(fd, "user.y", NULL, 0), 1);
+	assert_true(fgetxattr(fd, "system.posix_acl_access", NULL, 0) > 0);
+	close(fd);
+	rcp_wr_free(&w);
+}
+
+/* An older version's attributes on a directory, or on a partial file that is taken up. */
+static void attributes_that_went(void **state)
+{
+	struct rcp_rec_entry e = entry_of(RCP_ENTRY_DIR_END, 0755);
+	struct rcp_meta m = meta_of(&e, &archive);
+	struct rcp_err err = {0};
+	unsigned lost;
+	char value[8];
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	if (setxattr("d", "user.old", "1", 1, 0) < 0)
+		TMP_SKIP("no user xattrs here");
+	assert_int_equal(setxattr("d", "user.kept", "old", 3, 0), 0);
+	struct rcp_wr w = {.max = 1000};
+
+	add_xattr(&w, "user.kept", "new");
+	m.xattrs = w.data;
+	m.xattrs_len = (uint32_t)w.len;
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
+	assert_int_equal(lost, 0);
+	assert_int_equal(getxattr("d", "user.kept", value, sizeof(value)), 3);
+	assert_memory_equal(value, "new", 3);
+	assert_true(getxattr("d", "user.old", value, sizeof(value)) < 0);
+	assert_int_equal(errno, ENODATA);
+	rcp_wr_free(&w);
 }
 
 static int special(int root, const char *path, struct rcp_rec_entry *e, const char *link,
@@ -498,6 +601,10 @@ int main(void)
 		TMP_TEST(too_many_xattrs),
 		TMP_TEST(directories),
 		TMP_TEST(directories_that_can_not_be),
+		TMP_TEST(a_directory_instead_of_a_symlink),
+		TMP_TEST(own_names_are_refused),
+		TMP_TEST(acls_come_last),
+		TMP_TEST(attributes_that_went),
 		TMP_TEST(symlinks),
 		TMP_TEST(hard_links),
 		TMP_TEST(nodes),
