@@ -215,14 +215,10 @@ static int put_write(struct rcp_part *part, const void *data, size_t len, struct
 	return 0;
 }
 
-/* The same name twice in one bundle, or too few descriptors: not while others wait for theirs. */
-static int put_open(struct rcp_sink_puts *puts, struct rcp_part *part, struct rcp_err *err)
+static int put_open(const struct rcp_sink_params *p, struct rcp_err *err, struct rcp_part *part)
 {
-	if (rcp_part_open(part, err) == 0 || !puts->count)
+	if (rcp_part_locate(p->root, p->path, p->shown ? p->shown : p->path, err, part))
 		return (int)err->code;
-	while (puts->count)
-		put_finish(puts);
-	*err = (struct rcp_err){0};
 	return rcp_part_open(part, err);
 }
 
@@ -230,16 +226,20 @@ void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params 
 		       const void *data, size_t len, const struct rcp_meta *meta,
 		       struct rcp_err *err, unsigned *lost)
 {
-	const char *shown = p->shown ? p->shown : p->path;
-
 	*lost = 0;
 	if (puts->count == RCP_SINK_PUTS)
 		put_finish(puts);
 	struct put *put = &puts->put[(puts->first + puts->count) % RCP_SINK_PUTS];
 
-	if (rcp_part_locate(p->root, p->path, shown, err, &put->part))
-		return;
-	if (put_open(puts, &put->part, err) || put_write(&put->part, data, len, err)) {
+	/* The same name twice in one bundle, or too few descriptors: not when the others are done. */
+	if (put_open(p, err, &put->part) && puts->count) {
+		rcp_part_close(&put->part);
+		while (puts->count)
+			put_finish(puts);
+		*err = (struct rcp_err){0};
+		put_open(p, err, &put->part);
+	}
+	if (rcp_err_is(err) || put_write(&put->part, data, len, err)) {
 		rcp_part_remove(&put->part);
 		rcp_part_close(&put->part);
 		return;
