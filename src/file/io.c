@@ -134,6 +134,60 @@ int rcp_io_sync_dir(int dir)
 	return rc;
 }
 
+/*
+ * How a file system keeps data and names in order.
+ *
+ * ext4 and xfs write a name (their log) every few seconds, and data that nobody waits for up to half
+ * a minute later: after a power cut in between, a renamed file has its times and is empty or, where
+ * it was preallocated, has its size and holds zeros. But both end the writeback of a page only after
+ * the extents and the size that it needs are in the log, and the log is written in order, with a
+ * flush of the disk's cache before each commit. So a rename that is made when the data has been
+ * written, flushed or not, is never on the disk without it, and waiting for the writeback is enough.
+ * tests/vm/power.sh cuts the power of a disk that loses and reorders all that it may. fdatasync would
+ * make each file wait for a commit of the log and a flush: 10 000 small files took 1.5 s with
+ * nothing, 1.9 to 2.9 s with this and 3.1 s with that (ext4 on a memory disk, where a flush is free).
+ * (ext2, and ext4 without a journal, order nothing at all, and a check after a cut is theirs.)
+ *
+ * Nothing of the kind is known of others, and there it is fdatasync. tmpfs has nothing to lose.
+ */
+enum order { ORDER_NONE, ORDER_WRITEBACK, ORDER_SYNC };
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
+static enum order order_of(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return ORDER_SYNC;
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+		return ORDER_NONE;
+	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ? ORDER_WRITEBACK :
+									       ORDER_SYNC;
+}
+
+void rcp_io_settle_start(int fd, uint64_t offset, uint64_t len)
+{
+	(void)sync_file_range(fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
+}
+
+int rcp_io_settle(int fd)
+{
+	switch (order_of(fd)) {
+	case ORDER_NONE:
+		return 0;
+	case ORDER_WRITEBACK:
+		return sync_file_range(fd, 0, 0,
+				       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					       SYNC_FILE_RANGE_WAIT_AFTER);
+	case ORDER_SYNC:
+		break;
+	}
+	return fdatasync(fd);
+}
+
 /* The home of the user of that name, of ourselves for "". Malloc'ed or NULL. */
 static char *home_of(const char *user, size_t len)
 {

@@ -34,6 +34,15 @@ ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset);
 /* Closes and sets -1; -1 is fine. Keeps errno. */
 void rcp_io_close(int *fd);
 
+/*
+ * A file's data before its name. rcp_io_settle_start sends what was written on its way to the disk
+ * and does not wait for it (a hint: nothing comes of a failure). rcp_io_settle waits: a rename that
+ * follows can't survive a power cut that the data does not. That is less than fdatasync where the
+ * file system keeps the order, see io.c. 0, or -1 with errno.
+ */
+void rcp_io_settle_start(int fd, uint64_t offset, uint64_t len);
+int rcp_io_settle(int fd);
+
 /* fsync of a directory that is only held as O_PATH. 0, or -1 with errno. */
 int rcp_io_sync_dir(int dir);
 

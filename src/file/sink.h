@@ -92,8 +92,23 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
  * they are gone in any case. NULL is fine. */
 void rcp_sink_close(struct rcp_sink **sink, bool keep);
 
-/* A small file in one go: create, write, metadata, rename. No journal; params.id, chunk_bytes,
- * sparse and resume are not looked at. */
+/*
+ * Small files: each is created and written at once and gets its metadata and name a little later, so
+ * that the disk works for several while none waits for it alone. No journal; params.id, chunk_bytes,
+ * sparse and resume are not looked at. Descriptors are open for RCP_SINK_PUTS of them, two each.
+ *
+ * add: the path and shown of params, meta, err and lost stay until the end; err and lost are set by then, and
+ * not before. free: finishes what was added.
+ */
+#define RCP_SINK_PUTS 16u
+struct rcp_sink_puts;
+int rcp_sink_puts_new(struct rcp_err *err, struct rcp_sink_puts **out);
+void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params *params,
+		       const void *data, size_t len, const struct rcp_meta *meta,
+		       struct rcp_err *err, unsigned *lost);
+void rcp_sink_puts_free(struct rcp_sink_puts **puts);
+
+/* One small file from beginning to end. */
 int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
 		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost);
 

@@ -85,13 +85,11 @@ static void chunk_done(struct rcp_job *job)
 
 /* ---- bundles ---- */
 
-static void bundle_work(struct rcp_job *job)
+static void bundle_put(struct recv_chunk *c, struct rcp_sink_puts *puts)
 {
-	struct recv_chunk *c = chunk_of(job);
 	struct rcp_receiver *r = c->r;
 
-	c->bad = !payload_good(c);
-	for (uint32_t i = 0; i < c->small_count && !c->bad; i++) {
+	for (uint32_t i = 0; i < c->small_count; i++) {
 		struct recv_small *s = &c->small[i];
 		struct recv_entry *e = s->entry;
 		struct rcp_sink_params p = {.root = r->target->root,
@@ -104,8 +102,26 @@ static void bundle_work(struct rcp_job *job)
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
 		if (!s->bad)
-			rcp_sink_put(&p, s->data, s->length, &e->meta, &e->err, &e->lost);
+			rcp_sink_puts_add(puts, &p, s->data, s->length, &e->meta, &e->err, &e->lost);
 	}
+}
+
+static void bundle_work(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+	struct rcp_sink_puts *puts;
+	struct rcp_err err = {0};
+
+	c->bad = !payload_good(c);
+	if (c->bad)
+		return;
+	if (rcp_sink_puts_new(&err, &puts)) {
+		for (uint32_t i = 0; i < c->small_count; i++)
+			c->small[i].entry->err = err;
+		return;
+	}
+	bundle_put(c, puts);
+	rcp_sink_puts_free(&puts);
 }
 
 static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_bad)

