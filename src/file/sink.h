@@ -37,6 +37,7 @@ struct rcp_sink_params {
 	bool sparse;	       /* don't preallocate; 4 KiB blocks of zeros are left as holes */
 	bool resume;	       /* look at what an earlier run left; keep a journal of this one */
 	bool fsync;	       /* file and directory are on disk before commit returns */
+	bool verify;	       /* rcp_sink_put: read it back before it gets its name */
 };
 
 /*

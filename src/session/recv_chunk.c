@@ -99,7 +99,8 @@ static void bundle_work(struct rcp_job *job)
 					    .shown = e->shown,
 					    .id = e->fid,
 					    .chunk_bytes = r->opt.chunk_bytes,
-					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0};
+					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0,
+					    .verify = (r->opt.flags & RCP_OPT_VERIFY) != 0};
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
 		if (!s->bad)
