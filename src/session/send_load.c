@@ -57,6 +57,17 @@ static int load_staged(struct send_chunk *c)
 	return rcp_source_read(e->source, c->offset, c->buf, c->length, &c->err, &c->crc);
 }
 
+/*
+ * A page of the mapping is lost: the file was truncated, or the disk failed, and SIGBUS does not tell which. A
+ * read does; and where it succeeds after all, its bytes are as good.
+ */
+static int load_lost(struct send_chunk *c)
+{
+	c->err = (struct rcp_err){0};
+	c->post.fd = -1;
+	return load_staged(c);
+}
+
 static int load_mapped(struct send_chunk *c)
 {
 	struct send_window *w = c->window;
@@ -66,7 +77,7 @@ static int load_mapped(struct send_chunk *c)
 	c->post.mem = w->mem;
 	c->post.fd = rcp_source_fd(c->entry->source);
 	c->post.fd_offset = c->offset;
-	return rcp_guarded_crc(data, c->length, c->entry->open_path, &c->err, &c->crc);
+	return rcp_guarded_crc(data, c->length, c->entry->open_path, &c->err, &c->crc) ? load_lost(c) : 0;
 }
 
 static void chunk_work(struct rcp_job *job)
