@@ -289,6 +289,38 @@ tree_led_out() {
 	clean dst
 }
 
+# ---- what the target can't keep ----
+
+# Two kinds of loss, 30 files: each is copied, each kind is told once, each file is in JSON.
+not_kept() {
+	is_root && have setpriv || { skip 'only root can give files away'; return; }
+	have setfattr || { skip 'setfattr is not installed'; return; }
+	way "$1"
+	rm -rf src/kept
+	mkdir src/kept
+	for n in {1..30}; do data "src/kept/$n" $((n * 5000)); done
+	chown 12345 src/kept/{1..20}
+	setfattr -n user.rcp -v x src/kept/{21..30} 2>/dev/null || { skip 'no user xattrs here'; return; }
+	mount -t ramfs rcp-e2e dst 2>/dev/null || { skip 'no ramfs can be mounted'; return; }
+	mounts+=("$dir/dst")
+	printf '#!/bin/sh\nexec setpriv --bounding-set=-chown "%s" "$@"\n' "$RCP" >bin/no-chown
+	chmod +x bin/no-chown
+	[ "$1" = up ] || program=$dir/bin/no-chown
+	rcp --json -a --rcp-path=no-chown "${S}src/kept" "${T}dst/"
+	program=
+	rc_is 0
+	sum_is .files 30
+	sum_is .warnings 30
+	own_lines 2
+	err_has 'and 19 more: copied, but the target could not keep its owner' \
+		'and 9 more: copied, but the target could not keep its xattrs'
+	is 'warnings in JSON' "$(jq -r 'select(.event == "error") | [.severity, .reason] | join(" ")' out | sort | uniq -c | sed 's/^ *//')" \
+		"$(printf '%s\n' '20 warning copied, but the target could not keep its owner' '10 warning copied, but the target could not keep its xattrs')"
+	same_tree src/kept dst/kept
+	clean dst
+	umount dst
+}
+
 # ---- two copies, many faults ----
 
 two_copies() {
@@ -428,6 +460,7 @@ for side in up down local; do
 	[ $side = down ] || t "$side: fsync fails, big" no_sync $side mid fsync
 	t "$side: the target is removed" moved_away removed $side
 	t "$side: five faults" five_faults $side
+	t "$side: owners and xattrs that can't be kept" not_kept $side
 done
 for how in 'a file' renamed 'a link'; do t "local: the target becomes $how" moved_away "$how" local; done
 t 'up: the target becomes a link' moved_away 'a link' up
