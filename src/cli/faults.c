@@ -45,21 +45,48 @@ static bool grow(struct cli_faults *faults)
 	return true;
 }
 
-void cli_faults_add(struct cli_faults *faults, const struct rcp_fault *fault)
+static bool same_kind(const struct rcp_fault *a, const struct rcp_fault *b)
+{
+	return !strcmp(a->reason, b->reason) && !strcmp(a->call, b->call) && !strcmp(a->fix, b->fix);
+}
+
+static bool warning_add(struct cli_faults *faults, const struct rcp_fault *fault)
+{
+	size_t i = 0;
+
+	faults->warnings++;
+	while (i < faults->kind_count && !same_kind(&faults->kinds[i].first, fault))
+		i++;
+	if (i == CLI_WARNINGS_KEPT)
+		return false;
+	if (i == faults->kind_count) {
+		if (!fault_copy(fault, &faults->kinds[i].first))
+			return false;
+		faults->kinds[i].count = 0;
+		faults->kind_count++;
+	}
+	faults->kinds[i].count++;
+	return true;
+}
+
+bool cli_faults_add(struct cli_faults *faults, const struct rcp_fault *fault)
 {
 	if (fault->warning)
-		faults->warnings++;
-	else if (faults->count < CLI_FAULTS_KEPT && grow(faults) &&
-		 fault_copy(fault, &faults->kept[faults->count]))
+		return warning_add(faults, fault);
+	if (faults->count < CLI_FAULTS_KEPT && grow(faults) &&
+	    fault_copy(fault, &faults->kept[faults->count]))
 		faults->count++;
 	else
 		faults->omitted++;
+	return true;
 }
 
 void cli_faults_free(struct cli_faults *faults)
 {
 	for (size_t i = 0; i < faults->count; i++)
 		fault_free(&faults->kept[i]);
+	for (size_t i = 0; i < faults->kind_count; i++)
+		fault_free(&faults->kinds[i].first);
 	free(faults->kept);
 	*faults = (struct cli_faults){0};
 }

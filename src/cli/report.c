@@ -261,6 +261,19 @@ void cli_report_end(struct cli_report *report, const struct rcp_summary *s, cons
 		end_bar(report, s, name);
 }
 
+void cli_report_warnings(struct cli_report *report, const struct cli_faults *faults)
+{
+	for (size_t i = 0; i < faults->kind_count; i++) {
+		struct rcp_fault f = faults->kinds[i].first;
+		uint64_t more = faults->kinds[i].count - 1;
+		char object[5000];
+
+		snprintf(object, sizeof(object), "%.4200s and %" PRIu64 " more", f.object, more);
+		f.object = more ? object : f.object;
+		cli_report_fault(report, &f);
+	}
+}
+
 void cli_report_failures(struct cli_report *report, const struct cli_faults *faults)
 {
 	uint64_t all = faults->count + faults->omitted;

@@ -46,6 +46,8 @@ void cli_report_progress(struct cli_report *report, const struct rcp_progress *p
 /* The last line of progress, where there was any; name of the only file or NULL. */
 void cli_report_end(struct cli_report *report, const struct rcp_summary *summary, const char *name);
 
+/* Each kind of warning once, with the first file's name and how many more there are. */
+void cli_report_warnings(struct cli_report *report, const struct cli_faults *faults);
 /* After several failures: the first of them once more, and how many there were. */
 void cli_report_failures(struct cli_report *report, const struct cli_faults *faults);
 /* How to go on after an interruption or a lost link. */

@@ -127,13 +127,15 @@ static void on_file(void *arg, const char *name, uint64_t bytes, const char *sta
 static void on_fault(void *arg, const struct rcp_fault *fault)
 {
 	struct run *run = arg;
+	bool kept = cli_faults_add(&run->faults, fault);
 
-	cli_faults_add(&run->faults, fault);
 	if (run->args->json) {
 		cli_json_error(&run->line, fault);
 		line_flush(run);
 	}
-	cli_report_fault(run->report, fault);
+	/* A tree may have the same warning for each of its files: in the end they are one, but for -v. */
+	if (!fault->warning || !kept || run->args->copy.verbose)
+		cli_report_fault(run->report, fault);
 }
 
 static void on_progress(void *arg, const struct rcp_progress *progress)
@@ -183,6 +185,8 @@ static void on_summary(void *arg, const struct rcp_summary *summary)
 	if (run->args->stats)
 		cli_report_stats(run->report, summary, &run->faults);
 	tell_silence(run, summary->exit_code);
+	if (!run->args->copy.verbose)
+		cli_report_warnings(run->report, &run->faults);
 	cli_report_failures(run->report, &run->faults);
 	cli_report_resume(run->report, summary);
 	if (run->args->json) {

@@ -88,6 +88,19 @@ int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_er
 	return 0;
 }
 
+/* The directory itself is gone: more than a name in it. */
+static bool dir_gone(const struct rcp_part *part, const char *call, struct rcp_err *err)
+{
+	struct stat st;
+
+	if (fstat(part->dir, &st) < 0 || st.st_nlink)
+		return false;
+	rcp_err_set(err, RCP_E_PARTIAL, ENOENT, call, part->shown,
+		    "its directory was removed while the copy ran");
+	rcp_err_fix(err, "make it again and run the same command again");
+	return true;
+}
+
 static int refuse_type(const struct rcp_part *part, mode_t mode, struct rcp_err *err)
 {
 	if (S_ISREG(mode) || S_ISLNK(mode))
@@ -186,6 +199,8 @@ static int lock_and_compare(struct rcp_part *part)
 
 static int not_created(const struct rcp_part *part, int e, struct rcp_err *err)
 {
+	if (e == ENOENT && dir_gone(part, "create", err))
+		return (int)err->code;
 	rcp_io_fail(err, e, "create", part->shown);
 	if (e == EACCES)
 		rcp_err_fix(err, "its directory must be writable: rcp writes %s and renames it",
@@ -231,6 +246,8 @@ static int still_ours(const struct rcp_part *part, struct rcp_err *err)
 		return rcp_io_fail(err, errno, "fstat", part->shown);
 	if (name_is_ours(part, &st))
 		return 0;
+	if (dir_gone(part, "rename", err))
+		return (int)err->code;
 	rcp_err_set(err, RCP_E_PARTIAL, 0, "rename", part->shown,
 		    "its partial file %s was removed or replaced while it was written", part->name);
 	rcp_err_fix(err, "let nothing else touch it and run the same command again");

@@ -38,6 +38,7 @@ struct rcp_sink_params {
 	bool resume;	       /* look at what an earlier run left; keep a journal of this one */
 	bool fsync;	       /* file and directory are on disk before commit returns */
 	unsigned wait_ms;      /* for another rcp that holds the partial file to end */
+	bool verify;	       /* rcp_sink_put: read it back before it gets its name */
 };
 
 /*

@@ -17,18 +17,28 @@ struct reader {
 	uint8_t *buf;
 };
 
-static void reader_open(const struct rcp_sink *s, struct reader *r)
+static int reader_open(const struct rcp_part *part, struct rcp_err *err, struct reader *r)
 {
 	struct stat a, b;
 
-	r->fd = openat(s->part.dir, s->part.name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
-	r->direct = r->fd >= 0 && fstat(r->fd, &a) == 0 && fstat(s->part.fd, &b) == 0 &&
+	*r = (struct reader){.fd = -1, .buf = aligned_alloc(RCP_DIRECT_ALIGN, READ_BYTES)};
+	if (!r->buf)
+		return rcp_io_fail(err, ENOMEM, "aligned_alloc", part->shown);
+	r->fd = openat(part->dir, part->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+	r->direct = r->fd >= 0 && fstat(r->fd, &a) == 0 && fstat(part->fd, &b) == 0 &&
 		    rcp_io_same(&a, &b);
 	/* Clean pages go; dirty ones were just written out. */
-	posix_fadvise(s->part.fd, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(part->fd, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
 }
 
-static ssize_t reader_read(const struct rcp_sink *s, struct reader *r, size_t len, uint64_t at)
+static void reader_close(struct reader *r)
+{
+	rcp_io_close(&r->fd);
+	free(r->buf);
+}
+
+static ssize_t reader_read(const struct rcp_part *part, struct reader *r, size_t len, uint64_t at)
 {
 	if (r->direct && at % RCP_DIRECT_ALIGN == 0) {
 		ssize_t n = rcp_io_pread_direct(r->fd, r->buf, len, at);
@@ -37,18 +47,19 @@ static ssize_t reader_read(const struct rcp_sink *s, struct reader *r, size_t le
 			return n;
 		r->direct = false;
 	}
-	return rcp_io_pread(s->part.fd, r->buf, len, at);
+	return rcp_io_pread(part->fd, r->buf, len, at);
 }
 
-/* A short read is the hole at the end that commit has not made yet. */
-static int chunk_reread(const struct rcp_sink *s, struct reader *r, uint64_t index, uint32_t *crc)
+/* The CRC of `len` bytes at `at`. A short read is the hole at the end that commit has not made yet. */
+static int reader_crc(const struct rcp_part *part, struct reader *r, uint64_t at, uint64_t len,
+		      uint32_t *crc)
 {
-	uint64_t at = index * s->chunk_bytes, end = at + rcp_sink_cell(s, index);
+	uint64_t end = at + len;
 
 	*crc = 0;
 	while (at < end) {
 		size_t want = end - at < READ_BYTES ? (size_t)(end - at) : READ_BYTES;
-		ssize_t n = reader_read(s, r, want, at);
+		ssize_t n = reader_read(part, r, want, at);
 
 		if (n < 0)
 			return -1;
@@ -61,40 +72,37 @@ static int chunk_reread(const struct rcp_sink *s, struct reader *r, uint64_t ind
 	return 0;
 }
 
-static int verify_with(const struct rcp_sink *s, struct reader *r, struct rcp_err *err)
+/* Is that what is on the disk? */
+static int reader_expect(const struct rcp_part *part, struct reader *r, uint64_t at, uint64_t len,
+			 uint32_t want, struct rcp_err *err)
 {
-	for (uint64_t i = 0; i < s->chunks; i++) {
-		uint32_t crc;
+	uint32_t crc;
 
-		if (chunk_reread(s, r, i, &crc) < 0)
-			return rcp_io_fail(err, errno, "pread", s->shown);
-		if (crc == rcp_sink_chunk_crc(s, i))
-			continue;
-		rcp_err_set(err, RCP_E_INTEGRITY, 0, "verify", s->shown,
-			    "what was read back differs from what was written, in the %" PRIu32
-			    " bytes at %" PRIu64,
-			    rcp_sink_cell(s, i), i * s->chunk_bytes);
-		rcp_err_fix(err, "check the disk and its cables, and dmesg");
-		return RCP_E_INTEGRITY;
-	}
-	return 0;
+	if (reader_crc(part, r, at, len, &crc) < 0)
+		return rcp_io_fail(err, errno, "pread", part->shown);
+	if (crc == want)
+		return 0;
+	rcp_err_set(err, RCP_E_INTEGRITY, 0, "verify", part->shown,
+		    "what was read back differs from what was written, in the %" PRIu64
+		    " bytes at %" PRIu64,
+		    len, at);
+	rcp_err_fix(err, "check the disk and its cables, and dmesg");
+	return RCP_E_INTEGRITY;
 }
 
 int rcp_sink_verify(struct rcp_sink *sink, struct rcp_err *err)
 {
-	struct reader r = {.fd = -1, .buf = aligned_alloc(RCP_DIRECT_ALIGN, READ_BYTES)};
+	struct reader r;
 
-	if (!r.buf)
-		return rcp_io_fail(err, ENOMEM, "aligned_alloc", sink->shown);
-	int rc = fdatasync(sink->part.fd) < 0 ? rcp_sink_no_room(sink, errno, "fdatasync", err) : 0;
-
-	if (!rc) {
-		reader_open(sink, &r);
-		rc = verify_with(sink, &r, err);
-	}
-	rcp_io_close(&r.fd);
-	free(r.buf);
-	return rc;
+	if (fdatasync(sink->part.fd) < 0)
+		return rcp_sink_no_room(sink, errno, "fdatasync", err);
+	if (reader_open(&sink->part, err, &r))
+		return (int)err->code;
+	for (uint64_t i = 0; i < sink->chunks && !rcp_err_is(err); i++)
+		reader_expect(&sink->part, &r, i * sink->chunk_bytes, rcp_sink_cell(sink, i),
+			      rcp_sink_chunk_crc(sink, i), err);
+	reader_close(&r);
+	return (int)err->code;
 }
 
 /* A sparse file's missing chunks are its holes; any other file must be whole. */
@@ -205,6 +213,19 @@ static void put_finish(struct rcp_sink_puts *puts)
 	rcp_part_close(&put->part);
 }
 
+static int put_verify(const struct rcp_part *part, const void *data, size_t len, struct rcp_err *err)
+{
+	struct reader r;
+
+	if (fdatasync(part->fd) < 0)
+		return rcp_io_fail(err, errno, "fdatasync", part->shown);
+	if (reader_open(part, err, &r))
+		return (int)err->code;
+	reader_expect(part, &r, 0, len, rcp_crc32(0, data, len), err);
+	reader_close(&r);
+	return (int)err->code;
+}
+
 static int put_write(struct rcp_part *part, const void *data, size_t len, struct rcp_err *err)
 {
 	if (part->found && ftruncate(part->fd, 0) < 0)
@@ -240,7 +261,8 @@ void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params 
 		*err = (struct rcp_err){0};
 		put_open(p, err, &put->part);
 	}
-	if (rcp_err_is(err) || put_write(&put->part, data, len, err)) {
+	if (rcp_err_is(err) || put_write(&put->part, data, len, err) ||
+	    (p->verify && put_verify(&put->part, data, len, err))) {
 		rcp_part_remove(&put->part);
 		rcp_part_close(&put->part);
 		return;

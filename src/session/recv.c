@@ -287,11 +287,18 @@ static int on_bye(struct rcp_receiver *r, const struct rcp_msg_bye *m, struct rc
 	return 0;
 }
 
+/* What the source said of an entry before it knew that it had failed here crosses the verdict. */
+static bool may_follow_verdict(const struct rcp_msg *msg)
+{
+	return msg->type == RCP_MSG_BYE || msg->type == RCP_MSG_POSTED || msg->type == RCP_MSG_ENTRY_END ||
+	       (msg->type == RCP_MSG_FAULT && msg->fault_.entry != UINT32_MAX);
+}
+
 int rcp_receiver_message(struct rcp_receiver *r, const struct rcp_msg *msg, struct rcp_err *err)
 {
 	if (r->stopping)
 		return 0;
-	if (r->verdict && msg->type != RCP_MSG_BYE && msg->type != RCP_MSG_POSTED)
+	if (r->verdict && !may_follow_verdict(msg))
 		return broken(err, "a message after the verdict");
 	if (msg->type == RCP_MSG_ENTRIES)
 		return recv_entries(r, &msg->entries_, err);

@@ -80,6 +80,7 @@ struct send_window {
 	struct rcp_link *link;	    /* that mem belongs to */
 	struct rcp_job job;
 	struct rcp_err err;
+	bool lost; /* err is the file's fault: pages of it can't be read */
 	struct send_window *next; /* all windows */
 };
 

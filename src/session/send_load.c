@@ -57,6 +57,17 @@ static int load_staged(struct send_chunk *c)
 	return rcp_source_read(e->source, c->offset, c->buf, c->length, &c->err, &c->crc);
 }
 
+/*
+ * A page of the mapping is lost: the file was truncated, or the disk failed, and SIGBUS does not tell which. A
+ * read does; and where it succeeds after all, its bytes are as good.
+ */
+static int load_lost(struct send_chunk *c)
+{
+	c->err = (struct rcp_err){0};
+	c->post.fd = -1;
+	return load_staged(c);
+}
+
 static int load_mapped(struct send_chunk *c)
 {
 	struct send_window *w = c->window;
@@ -66,7 +77,7 @@ static int load_mapped(struct send_chunk *c)
 	c->post.mem = w->mem;
 	c->post.fd = rcp_source_fd(c->entry->source);
 	c->post.fd_offset = c->offset;
-	return rcp_guarded_crc(data, c->length, c->entry->open_path, &c->err, &c->crc);
+	return rcp_guarded_crc(data, c->length, c->entry->open_path, &c->err, &c->crc) ? load_lost(c) : 0;
 }
 
 static void chunk_work(struct rcp_job *job)
@@ -225,30 +236,57 @@ static struct send_window *window_of(struct rcp_job *job)
 	return RCP_CONTAINER(job, struct send_window, job);
 }
 
+/* Registering pins all pages: one that can't be read is EFAULT there. */
+static bool pages_lost(const struct send_window *w)
+{
+	struct rcp_err err = {0};
+	uint32_t crc;
+
+	return rcp_guarded_crc(w->map.data, w->map.len, w->entry->open_path, &err, &crc) != 0;
+}
+
 static void window_map_work(struct rcp_job *job)
 {
 	struct send_window *w = window_of(job);
 
 	if (rcp_window_map(w->entry->source, w->offset, w->len, !w->link->caps.needs_mem, &w->err,
-			   &w->map))
+			   &w->map)) {
+		w->lost = !w->err.sys_errno; /* truncated */
 		return;
+	}
 	if (!w->link->caps.needs_mem)
 		return;
-	if (w->link->ops->reg(w->link, w->map.map, w->map.map_len, true, &w->err, &w->mem))
+	if (w->link->ops->reg(w->link, w->map.map, w->map.map_len, true, &w->err, &w->mem)) {
+		w->lost = pages_lost(w);
 		rcp_window_unmap(&w->map);
+	}
 }
 
-/* Registration refused: with --source=auto the bytes are staged from now on. */
+static void mapping_needed(struct send_window *w)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, w->err.code, w->err.sys_errno, w->err.call, w->entry->open_path,
+		    "its mapping was refused: %s",
+		    w->err.object[0] ? w->err.object : rcp_err_reason(&w->err));
+	rcp_err_fix(&err, "this kernel or file system can't register file mappings: use "
+			  "--source=auto or --source=staged");
+	if (w->entry->state != SEND_FAILED)
+		send_entry_fail(w->s, w->entry, &err);
+}
+
+/*
+ * Registration refused: with --source=auto the bytes are staged from now on. Where it is this file that is the
+ * matter, not the mapping, only this window's are, whatever the engine: reading them says what is wrong.
+ */
 static void window_refused(struct send_window *w)
 {
 	struct rcp_sender *s = w->s;
 
+	if (w->lost)
+		return;
 	if (s->opt.engine == RCP_ENGINE_MAPPED) {
-		rcp_err_fix(&w->err, "this kernel or file system can't register file mappings: use "
-				     "--source=auto or --source=staged");
-		rcp_err_object(&w->err, w->entry->open_path);
-		if (w->entry->state != SEND_FAILED)
-			send_entry_fail(s, w->entry, &w->err);
+		mapping_needed(w);
 		return;
 	}
 	if (!s->map_refused)

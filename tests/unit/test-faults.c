@@ -356,6 +356,7 @@ static int put_run(struct rcp_err *err)
 	struct rcp_sink_params p = params();
 	unsigned lost;
 
+	p.verify = true;
 	return rcp_sink_put(&p, content, SIZE, &meta, err, &lost);
 }
 

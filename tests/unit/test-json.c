@@ -321,11 +321,17 @@ static void errors_are_bounded(void **state)
 	for (int i = 0; i < 7; i++)
 		cli_faults_add(&faults, &warning);
 	assert_int_equal(faults.count, CLI_FAULTS_KEPT);
+	assert_int_equal(faults.kind_count, 1);
+	assert_int_equal(faults.kinds[0].count, 7);
+	for (char of[] = "A"; of[0] < 'A' + 40; of[0]++) {
+		warning.reason = of;
+		assert_int_equal(cli_faults_add(&faults, &warning), of[0] < 'A' + CLI_WARNINGS_KEPT - 1);
+	}
 	cli_json_summary(&w, &s, &faults);
 	const char *line = line_of(&w);
 	size_t shown = 0;
 
-	assert_non_null(strstr(line, "\"errors_omitted\":1500,\"warnings\":7"));
+	assert_non_null(strstr(line, "\"errors_omitted\":1500,\"warnings\":47"));
 	for (const char *at = line; (at = strstr(at, "\"code\":5")); at++)
 		shown++;
 	assert_int_equal(shown, CLI_FAULTS_KEPT);
