@@ -41,10 +41,9 @@ struct recv_entry {
 	struct rcp_receiver *r;
 	uint32_t id;
 	enum recv_state state;
-	struct rcp_rec_entry rec; /* spans borrow blob */
-	uint8_t *blob;
-	char *path;  /* below the target's root */
-	char *shown; /* for messages; one allocation with path */
+	struct rcp_rec_entry rec; /* its spans are behind the entry, in the same allocation */
+	char *shown;		  /* for messages: the target's name and the path; so is this */
+	char *path;		  /* below the target's root: the end of shown */
 	struct rcp_file_id fid;
 	struct rcp_meta meta;
 	struct rcp_sink *sink;
@@ -56,7 +55,8 @@ struct recv_entry {
 	unsigned try_count;
 	struct rcp_job job;		   /* one at a time: prepare, open, commit, close */
 	struct rcp_job checkpoint;
-	struct rcp_err err, checkpoint_err;
+	const struct rcp_err *err; /* what ended it; NULL: nothing */
+	const struct rcp_err *met, *checkpoint_met; /* what a job met: its worker's until it is done */
 	struct recv_entry *next;
 };
 
@@ -140,6 +140,10 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status);
 /* recv_entry.c */
 int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err);
 void recv_entry_fail(struct recv_entry *e, const struct rcp_err *err);
+/* Note what a job met, if it met anything; the first stays. By the worker that has the entry. */
+void recv_entry_met(struct recv_entry *e, const struct rcp_err *err);
+/* What ends the entry, or what was lost; the first stays. */
+void recv_entry_err(struct recv_entry *e, const struct rcp_err *err);
 void recv_entry_unref(struct recv_entry *e);
 void recv_entry_free(struct recv_entry *e);
 void recv_entry_progress(struct recv_entry *e);

@@ -90,6 +90,8 @@ static void bundle_work(struct rcp_job *job)
 	struct recv_chunk *c = chunk_of(job);
 	struct rcp_receiver *r = c->r;
 
+	struct rcp_err err = {0};
+
 	c->bad = !payload_good(c);
 	for (uint32_t i = 0; i < c->small_count && !c->bad; i++) {
 		struct recv_small *s = &c->small[i];
@@ -103,7 +105,9 @@ static void bundle_work(struct rcp_job *job)
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
 		if (!s->bad)
-			rcp_sink_put(&p, s->data, s->length, &e->meta, &e->err, &e->lost);
+			rcp_sink_put(&p, s->data, s->length, &e->meta, &err, &e->lost);
+		recv_entry_met(e, &err);
+		err.code = RCP_OK;
 	}
 }
 
@@ -115,8 +119,8 @@ static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_ba
 		if (all_bad || s->bad) {
 			e->state = RECV_WAITING;
 			recv_entry_again(e, 0, s->length);
-		} else if (rcp_err_is(&e->err)) {
-			recv_entry_fail(e, &e->err);
+		} else if (e->met) {
+			recv_entry_fail(e, e->met);
 		} else {
 			r->stats.bytes_moved += s->length;
 			r->last_crc = s->crc;

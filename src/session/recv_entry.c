@@ -19,6 +19,25 @@ static struct recv_entry *entry_of_checkpoint(struct rcp_job *job)
 	return RCP_CONTAINER(job, struct recv_entry, checkpoint);
 }
 
+void recv_entry_met(struct recv_entry *e, const struct rcp_err *err)
+{
+	if (!e->met)
+		e->met = rcp_err_keep(err);
+}
+
+void recv_entry_err(struct recv_entry *e, const struct rcp_err *err)
+{
+	struct rcp_err named;
+
+	if (e->err)
+		return;
+	named = *err;
+	if (!rcp_err_is(&named)) /* the peer's, or the end of a session that had none */
+		rcp_err_set(&named, RCP_E_LINK, 0, "", NULL, "ended before it was whole");
+	rcp_err_object(&named, e->shown);
+	e->err = rcp_err_keep(&named);
+}
+
 static void submit(struct recv_entry *e, void (*work)(struct rcp_job *), void (*done)(struct rcp_job *))
 {
 	e->busy++;
@@ -33,9 +52,10 @@ void recv_entry_free(struct recv_entry *e)
 		e->r->open_files--;
 	}
 	rcp_meta_free(&e->meta);
+	rcp_err_drop(&e->err);
+	rcp_err_drop(&e->met);
+	rcp_err_drop(&e->checkpoint_met);
 	free(e->tries);
-	free(e->blob);
-	free(e->path);
 	free(e);
 }
 
@@ -77,11 +97,7 @@ void recv_entry_fail(struct recv_entry *e, const struct rcp_err *err)
 	if (e->state == RECV_ENDING)
 		return;
 	e->state = RECV_ENDING;
-	if (&e->err != err) {
-		e->err = (struct rcp_err){0};
-		e->err = *err;
-	}
-	rcp_err_object(&e->err, e->shown);
+	recv_entry_err(e, err);
 	e->keep = err->code != RCP_E_PARTIAL && !(e->r->opt.flags & RCP_OPT_NO_RESUME);
 	if (!e->busy)
 		ending(e);
@@ -145,10 +161,11 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length)
 static void commit_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
+	struct rcp_err err = {0};
 
-	if (e->r->opt.flags & RCP_OPT_VERIFY && rcp_sink_verify(e->sink, &e->err))
-		return;
-	rcp_sink_commit(e->sink, &e->meta, &e->err, &e->lost);
+	if (!(e->r->opt.flags & RCP_OPT_VERIFY) || !rcp_sink_verify(e->sink, &err))
+		rcp_sink_commit(e->sink, &e->meta, &err, &e->lost);
+	recv_entry_met(e, &err);
 }
 
 static void commit_done(struct rcp_job *job)
@@ -157,8 +174,8 @@ static void commit_done(struct rcp_job *job)
 	struct rcp_receiver *r = e->r;
 
 	r->jobs--;
-	if (rcp_err_is(&e->err)) {
-		recv_entry_fail(e, &e->err);
+	if (e->met) {
+		recv_entry_fail(e, e->met);
 	} else if (e->state == RECV_COMMITTING) {
 		r->last_crc = rcp_sink_crc(e->sink);
 		r->crc_files++;
@@ -185,8 +202,12 @@ void recv_entry_progress(struct recv_entry *e)
 static void checkpoint_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of_checkpoint(job);
+	struct rcp_err err = {0};
 
-	rcp_sink_checkpoint(e->sink, &e->checkpoint_err);
+	if (rcp_sink_checkpoint(e->sink, &err)) {
+		rcp_err_drop(&e->checkpoint_met);
+		e->checkpoint_met = rcp_err_keep(&err);
+	}
 }
 
 static void checkpoint_done(struct rcp_job *job)
@@ -195,8 +216,8 @@ static void checkpoint_done(struct rcp_job *job)
 
 	e->r->jobs--;
 	e->checkpointing = false;
-	if (rcp_err_is(&e->checkpoint_err))
-		recv_entry_fail(e, &e->checkpoint_err);
+	if (e->checkpoint_met)
+		recv_entry_fail(e, e->checkpoint_met);
 	recv_entry_unref(e);
 }
 
@@ -229,7 +250,10 @@ static void open_work(struct rcp_job *job)
 				    .resume = !(e->r->opt.flags & RCP_OPT_NO_RESUME),
 				    .fsync = (e->r->opt.flags & RCP_OPT_FSYNC) != 0};
 
-	rcp_sink_open(&p, &e->err, &e->sink);
+	struct rcp_err err = {0};
+
+	rcp_sink_open(&p, &err, &e->sink);
+	recv_entry_met(e, &err);
 }
 
 /* What an earlier run left, as ranges of whole chunks. */
@@ -285,8 +309,8 @@ static void open_done(struct rcp_job *job)
 	r->jobs--;
 	if (!e->sink)
 		r->open_files--;
-	if (rcp_err_is(&e->err))
-		recv_entry_fail(e, &e->err);
+	if (e->met)
+		recv_entry_fail(e, e->met);
 	else if (e->state == RECV_OPENING)
 		open_answer(e);
 	recv_entry_unref(e);
@@ -314,11 +338,13 @@ static void special_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
 	int root = e->r->target->root;
+	struct rcp_err err = {0};
 
 	if (e->rec.type == RCP_ENTRY_DIR_END)
-		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, &e->err, &e->lost);
+		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, &err, &e->lost);
 	else
-		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, &e->err, &e->lost);
+		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, &err, &e->lost);
+	recv_entry_met(e, &err);
 }
 
 static void special_done(struct rcp_job *job)
@@ -329,8 +355,8 @@ static void special_done(struct rcp_job *job)
 	r->jobs--;
 	if (e->state == RECV_BARRIER)
 		r->barrier_running = false;
-	if (rcp_err_is(&e->err))
-		recv_entry_fail(e, &e->err);
+	if (e->met)
+		recv_entry_fail(e, e->met);
 	else if (e->state != RECV_ENDING)
 		recv_entry_end(e, e->lost ? RCP_STATUS_WARNED : RCP_STATUS_OK);
 	recv_entry_unref(e);
@@ -378,13 +404,17 @@ static void prepare(struct recv_entry *e)
 				     .archive = (r->opt.flags & RCP_OPT_ARCHIVE) != 0,
 				     .numeric_ids = (r->opt.flags & RCP_OPT_NUMERIC_IDS) != 0,
 				     .umask = r->opt.umask};
+	struct rcp_err err = {0};
 
-	if (rcp_meta_of(&e->rec, &o, &e->err, &e->meta))
+	if (e->met) /* refused when it was named */
 		return;
-	if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
-		rcp_sink_mkdir(r->target->root, e->path, e->shown, &e->err);
-	else
-		look_first(e);
+	if (rcp_meta_of(&e->rec, &o, &err, &e->meta) == 0) {
+		if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
+			rcp_sink_mkdir(r->target->root, e->path, e->shown, &err);
+		else
+			look_first(e);
+	}
+	recv_entry_met(e, &err);
 }
 
 static void batch_work(struct rcp_job *job)
@@ -412,8 +442,8 @@ static void route(struct recv_entry *e)
 {
 	struct rcp_receiver *r = e->r;
 
-	if (rcp_err_is(&e->err)) {
-		recv_entry_fail(e, &e->err);
+	if (e->met) {
+		recv_entry_fail(e, e->met);
 		return;
 	}
 	if (e->state == RECV_ENDING)
@@ -480,31 +510,29 @@ static void batch_next(struct rcp_receiver *r)
 /* ---- ENTRIES ---- */
 
 /* The name below the root: the one source may get another name than its own. */
-static int name_entry(struct recv_entry *e, struct rcp_span path, struct rcp_err *err)
-{
-	struct rcp_receiver *r = e->r;
-	const char *rename = r->target->rename, *rest = (const char *)path.data;
-	size_t rest_len = path.len, head_len = 0, shown_len = strlen(r->target->shown);
+struct naming {
+	struct rcp_span shown, head, rest;
+};
 
-	if (rename) {
+static struct naming naming_of(const struct rcp_target *target, struct rcp_span path)
+{
+	struct naming n = {.shown = rcp_span_str(target->shown), .rest = path};
+
+	if (target->rename) {
 		const uint8_t *slash = memchr(path.data, '/', path.len);
 		size_t first = slash ? (size_t)(slash - path.data) : path.len;
 
-		head_len = strlen(rename);
-		rest += first;
-		rest_len -= first;
+		n.head = rcp_span_str(target->rename);
+		n.rest = rcp_span_of(path.data + first, path.len - first);
 	}
-	e->path = malloc(2 * (head_len + rest_len) + shown_len + 2);
-	if (!e->path)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	if (head_len)
-		memcpy(e->path, rename, head_len);
-	memcpy(e->path + head_len, rest, rest_len);
-	e->path[head_len + rest_len] = 0;
-	e->shown = e->path + head_len + rest_len + 1;
-	memcpy(e->shown, r->target->shown, shown_len);
-	memcpy(e->shown + shown_len, e->path, head_len + rest_len + 1);
-	return 0;
+	return n;
+}
+
+static char *append(char *at, struct rcp_span s)
+{
+	if (s.len)
+		memcpy(at, s.data, s.len);
+	return at + s.len;
 }
 
 static const char *entry_refuse(const struct rcp_rec_entry *rec)
@@ -522,23 +550,33 @@ static const char *entry_refuse(const struct rcp_rec_entry *rec)
 	return NULL;
 }
 
-/* A copy of the record's bytes, so that its spans live as long as the entry. */
-static int entry_keep(struct recv_entry *e, const struct rcp_rec_entry *rec, struct rcp_err *err)
+/* A copy of the record with all that it points to, in one allocation. NULL: no memory. */
+static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_rec_entry *rec)
 {
-	struct rcp_wr w = {.max = RCP_FRAME_MAX};
+	struct naming n = naming_of(r->target, rec->path);
+	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + n.head.len + n.rest.len + 1 + rec->link.len +
+				      rec->user.len + rec->group.len + rec->xattrs.len);
 
-	rcp_rec_encode(&w, RCP_REC_ENTRY, rec);
-	if (w.bad) {
-		rcp_wr_free(&w);
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	}
-	struct rcp_rd r = rcp_rd_of(w.data, w.len);
-
-	e->blob = w.data;
-	rcp_rec_next(&r, RCP_REC_ENTRY, &e->rec);
+	if (!e)
+		return NULL;
+	*e = (struct recv_entry){.r = r, .id = r->entries.next, .rec = *rec};
 	e->fid = (struct rcp_file_id){.dev = rec->dev, .ino = rec->ino, .size = rec->size,
 				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns};
-	return name_entry(e, rec->path, err);
+	e->shown = (char *)(e + 1);
+	e->path = append(e->shown, n.shown);
+	char *at = append(append(e->path, n.head), n.rest);
+
+	*at++ = 0;
+	e->rec.path = rcp_span_str(e->path);
+	struct rcp_span *const rest[] = {&e->rec.link, &e->rec.user, &e->rec.group, &e->rec.xattrs};
+
+	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
+		struct rcp_span from = *rest[i];
+
+		*rest[i] = rcp_span_of(at, from.len);
+		at = append(at, from);
+	}
+	return e;
 }
 
 /* A second top-level source where there is but one name for it. */
@@ -549,9 +587,12 @@ static void check_top(struct recv_entry *e)
 	if (!(e->rec.flags & RCP_ENTRY_TOP) || e->rec.type == RCP_ENTRY_DIR_END)
 		return;
 	if (r->target->rename && ++r->tops > 1) {
-		rcp_err_set(&e->err, RCP_E_PARTIAL, ENOTDIR, "", e->shown,
+		struct rcp_err err = {0};
+
+		rcp_err_set(&err, RCP_E_PARTIAL, ENOTDIR, "", e->shown,
 			    "several sources need a target that is a directory");
-		rcp_err_fix(&e->err, "make the directory first");
+		rcp_err_fix(&err, "make the directory first");
+		recv_entry_met(e, &err);
 	}
 }
 
@@ -563,14 +604,10 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 
 	if (why)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", why);
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-	e->r = r;
-	e->id = r->entries.next;
-	if (entry_keep(e, rec, err) || !rcp_idtab_add(&r->entries, e)) {
-		recv_entry_free(e);
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	e = entry_keep(r, rec);
+	if (!e || !rcp_idtab_add(&r->entries, e)) {
+		free(e);
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
 	}
 	check_top(e);
 	e->busy++; /* the batch's */
@@ -632,8 +669,7 @@ void recv_entry_close_all(struct rcp_receiver *r)
 		if (!e || e->busy || !e->sink || e->state == RECV_ENDING)
 			continue;
 		e->state = RECV_ENDING;
-		if (!rcp_err_is(&e->err))
-			e->err = r->cause;
+		recv_entry_err(e, &r->cause);
 		e->keep = !(r->opt.flags & RCP_OPT_NO_RESUME);
 		ending(e);
 	}

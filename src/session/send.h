@@ -44,8 +44,7 @@ struct send_entry {
 	bool nofollow, dead; /* dead: its result came while jobs still used it */
 	enum send_state state;
 	struct rcp_file_id fid;
-	char *open_path; /* one allocation with name behind it */
-	char *name;
+	char *open_path, *name; /* behind it, in its own allocation */
 	struct rcp_source *source;
 	unsigned busy; /* chunks and jobs that point here */
 
@@ -58,8 +57,8 @@ struct send_entry {
 	struct send_window *window; /* the one that cursor is in; one reference */
 
 	struct rcp_job job;
-	struct rcp_err err;
-	struct send_entry *next; /* in a queue or a batch */
+	const struct rcp_err *err; /* a job's; NULL: none */
+	struct send_entry *next;   /* in a queue or a batch */
 };
 
 struct send_window {
