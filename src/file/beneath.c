@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PATH_BYTES_MAX 4096
@@ -140,4 +142,51 @@ int rcp_beneath_parent(int root, const char *path, const char **leaf)
 	dir[slash - path] = 0;
 	/* O_PATH: a directory that may be written but not read will do. */
 	return rcp_beneath_open(root, dir, O_PATH | O_DIRECTORY, 0);
+}
+
+void rcp_kept_init(struct rcp_kept_dir *kept)
+{
+	kept->fd = -1;
+	kept->len = 0;
+}
+
+void rcp_kept_close(struct rcp_kept_dir *kept)
+{
+	rcp_io_close(&kept->fd);
+}
+
+/* Those that have no `flush`: nothing is written back, and no error told, when a file is closed. */
+static bool is_local(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	return fs.f_type == TMPFS_MAGIC || fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
+	       fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == F2FS_SUPER_MAGIC;
+}
+
+int rcp_kept_parent(struct rcp_kept_dir *kept, int root, const char *path, const char **leaf)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	if (kept->fd >= 0 && len == kept->len && memcmp(path, kept->path, len) == 0) {
+		*leaf = slash ? slash + 1 : path;
+		return kept->fd;
+	}
+	rcp_kept_close(kept);
+	kept->fd = rcp_beneath_parent(root, path, leaf);
+	if (kept->fd < 0)
+		return -1;
+	if (len >= sizeof(kept->path)) { /* no such name passes rcp_path_refuse */
+		rcp_kept_close(kept);
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	kept->len = len;
+	memcpy(kept->path, path, len);
+	kept->taken = false;
+	kept->local = is_local(kept->fd);
+	return kept->fd;
 }

@@ -1,6 +1,5 @@
 #include "file/part.h"
 
-#include "file/beneath.h"
 #include "file/io.h"
 
 #include <errno.h>
@@ -36,16 +35,16 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 		 suffix);
 }
 
-int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
-		    struct rcp_part *part)
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		    struct rcp_err *err, struct rcp_part *part)
 {
 	const char *why = rcp_path_refuse(path, strlen(path)), *leaf;
 
-	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown};
+	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown, .kept = kept};
 	if (why)
 		return rcp_err_set(err, RCP_E_PARTIAL, EINVAL, "open", shown,
 				   "a name that is not taken from a peer: %s", why);
-	part->dir = rcp_beneath_parent(root, path, &leaf);
+	part->dir = kept ? rcp_kept_parent(kept, root, path, &leaf) : rcp_beneath_parent(root, path, &leaf);
 	if (part->dir < 0) {
 		int e = errno;
 
@@ -226,5 +225,7 @@ void rcp_part_remove(struct rcp_part *part)
 void rcp_part_close(struct rcp_part *part)
 {
 	rcp_io_close(&part->fd);
-	rcp_io_close(&part->dir);
+	if (!part->kept)
+		rcp_io_close(&part->dir);
+	part->dir = -1;
 }

@@ -6,6 +6,7 @@
 #define RCP_FILE_PART_H
 
 #include "base/err.h"
+#include "file/beneath.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@ struct rcp_part {
 	bool found;		    /* an earlier run left it; otherwise it is new and empty */
 	bool placed;		    /* renamed: there is no partial file any more */
 	const char *shown;	    /* borrowed */
+	struct rcp_kept_dir *kept;  /* whose dir is, or NULL: our own */
 	char leaf[NAME_MAX + 1];    /* the target's own name */
 	char name[NAME_MAX + 1];    /* .<leaf>.rcp-part */
 	char journal[NAME_MAX + 1]; /* .<leaf>.rcp-journal */
@@ -32,9 +34,10 @@ struct rcp_part {
 #define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
-/* Split path and open its directory. dir and fd are -1 before and after a failure. */
-int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
-		    struct rcp_part *part);
+/* Split path and open its directory. dir and fd are -1 before and after a failure. kept: NULL, or
+ * what outlives part. */
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		    struct rcp_err *err, struct rcp_part *part);
 
 /* Can a regular file take this name? Not a directory's, device's, FIFO's or socket's, nor that of a
  * symlink to one. */

@@ -145,7 +145,7 @@ static struct rcp_sink *sink_new(const struct rcp_sink_params *p)
 /* In this order: what is impossible is told before anything is made. */
 static int sink_start(struct rcp_sink *s, const struct rcp_sink_params *p, struct rcp_err *err)
 {
-	if (set_grid(s, err) || rcp_part_locate(p->root, p->path, s->shown, err, &s->part) ||
+	if (set_grid(s, err) || rcp_part_locate(p->root, p->path, s->shown, NULL, err, &s->part) ||
 	    rcp_part_check_target(&s->part, err) || rcp_part_open(&s->part, err) ||
 	    allocate(s, err) || rcp_sink_take_up(s, err))
 		return (int)err->code;

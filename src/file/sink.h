@@ -19,6 +19,7 @@
 #define RCP_FILE_SINK_H
 
 #include "base/err.h"
+#include "file/beneath.h"
 #include "file/meta.h"
 #include "file/source.h"
 
@@ -37,6 +38,7 @@ struct rcp_sink_params {
 	bool sparse;	       /* don't preallocate; 4 KiB blocks of zeros are left as holes */
 	bool resume;	       /* look at what an earlier run left; keep a journal of this one */
 	bool fsync;	       /* file and directory are on disk before commit returns */
+	struct rcp_kept_dir *kept; /* rcp_sink_put: NULL, or the job's */
 };
 
 /*
@@ -91,7 +93,7 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
  * they are gone in any case. NULL is fine. */
 void rcp_sink_close(struct rcp_sink **sink, bool keep);
 
-/* A small file in one go: create, write, metadata, rename. No journal; params.id, chunk_bytes,
+/* A small file in one go: create, write, metadata, name. No journal; params.id, chunk_bytes,
  * sparse and resume are not looked at. */
 int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
 		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost);
@@ -110,8 +112,9 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 		     struct rcp_err *err, unsigned *lost);
 
 /* --update, --skip-existing: is there a target already (of any type), and is it a regular file of
- * this size and mtime (to the grain that the target's file system keeps)? 0, or -1 with errno. */
-int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
+ * this size and mtime (to the grain that the target's file system keeps)? 0, or -1 with errno.
+ * kept: NULL, or the job's. */
+int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
 		    const struct rcp_file_id *id);
 
 /*

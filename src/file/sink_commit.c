@@ -1,4 +1,4 @@
-/* The end of a sink: verify, size, metadata, rename. And small files, from beginning to end. */
+/* The end of a sink: verify, size, metadata, rename. */
 #include "base/crc.h"
 #include "file/io.h"
 #include "file/sink_int.h"
@@ -132,16 +132,23 @@ static int flush_errors(int fd, const char *shown, struct rcp_err *err)
 	return close(copy) < 0 && errno != EINTR ? rcp_io_fail(err, errno, "close", shown) : 0;
 }
 
-/* Metadata, flush, fsync, rename: the same for large files and small. */
-static int finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
-		  struct rcp_err *err, unsigned *lost)
+int rcp_sink_complete(const struct rcp_part *part, const struct rcp_meta *meta, bool sync,
+		      struct rcp_err *err, unsigned *lost)
 {
+	bool local = part->kept && part->kept->local;
+
 	if (meta && rcp_meta_apply(part->fd, part->shown, meta, err, lost))
 		return (int)err->code;
-	if (flush_errors(part->fd, part->shown, err))
+	if (!local && flush_errors(part->fd, part->shown, err))
 		return (int)err->code;
-	if (sync && fsync(part->fd) < 0)
-		return rcp_io_fail(err, errno, "fsync", part->shown);
+	return sync && fsync(part->fd) < 0 ? rcp_io_fail(err, errno, "fsync", part->shown) : 0;
+}
+
+int rcp_sink_finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
+		    struct rcp_err *err, unsigned *lost)
+{
+	if (rcp_sink_complete(part, meta, sync, err, lost))
+		return (int)err->code;
 	if (rcp_part_place(part, checked, err))
 		return (int)err->code;
 	if (sync && rcp_io_sync_dir(part->dir) < 0)
@@ -155,42 +162,11 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
 	*lost = 0;
 	if (check_whole(sink, err) || set_size(sink->part.fd, sink->id.size, sink->shown, err) ||
 	    rcp_part_check_target(&sink->part, err) ||
-	    finish(&sink->part, meta, sink->fsync, true, err, lost))
+	    rcp_sink_finish(&sink->part, meta, sink->fsync, true, err, lost))
 		return (int)err->code;
 	/* After the rename: cut off in between, a journal without a file is left, and ignored. */
 	rcp_journal_close(&sink->journal);
 	if (sink->resume)
 		unlinkat(sink->part.dir, sink->part.journal, 0);
 	return 0;
-}
-
-static int put_locked(struct rcp_part *part, const struct rcp_sink_params *p, const void *data,
-		      size_t len, const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
-{
-	if (part->found && ftruncate(part->fd, 0) < 0)
-		return rcp_io_fail(err, errno, "ftruncate", part->shown);
-	if (rcp_io_pwrite(part->fd, data, len, 0) < 0)
-		return rcp_io_fail(err, errno, "pwrite", part->shown);
-	return finish(part, meta, p->fsync, false, err, lost);
-}
-
-int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
-		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
-{
-	struct rcp_part part;
-	const char *shown = params->shown ? params->shown : params->path;
-
-	*lost = 0;
-	if (rcp_part_locate(params->root, params->path, shown, err, &part))
-		return (int)err->code;
-	int rc = rcp_part_open(&part, err);
-
-	if (!rc)
-		rc = put_locked(&part, params, data, len, meta, err, lost);
-	if (!rc && part.found) /* what an earlier run with larger content left */
-		unlinkat(part.dir, part.journal, 0);
-	if (rc)
-		rcp_part_remove(&part);
-	rcp_part_close(&part);
-	return rc;
 }

@@ -91,7 +91,9 @@ static void bundle_work(struct rcp_job *job)
 	struct rcp_receiver *r = c->r;
 
 	struct rcp_err err = {0};
+	struct rcp_kept_dir kept;
 
+	rcp_kept_init(&kept);
 	c->bad = !payload_good(c);
 	for (uint32_t i = 0; i < c->small_count && !c->bad; i++) {
 		struct recv_small *s = &c->small[i];
@@ -101,7 +103,8 @@ static void bundle_work(struct rcp_job *job)
 					    .shown = e->shown,
 					    .id = e->fid,
 					    .chunk_bytes = r->opt.chunk_bytes,
-					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0};
+					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0,
+					    .kept = &kept};
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
 		if (!s->bad)
@@ -109,6 +112,7 @@ static void bundle_work(struct rcp_job *job)
 		recv_entry_met(e, &err);
 		err.code = RCP_OK;
 	}
+	rcp_kept_close(&kept);
 }
 
 static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_bad)

@@ -383,7 +383,7 @@ void recv_barrier_pump(struct rcp_receiver *r)
 
 /* ---- named: prepared by a worker, in order, batch after batch ---- */
 
-static void look_first(struct recv_entry *e)
+static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept)
 {
 	struct rcp_receiver *r = e->r;
 	bool exists, same;
@@ -391,13 +391,13 @@ static void look_first(struct recv_entry *e)
 	if (!(r->opt.flags & (RCP_OPT_UPDATE | RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)) ||
 	    e->rec.type != RCP_ENTRY_FILE)
 		return;
-	if (rcp_sink_lookup(r->target->root, e->path, &exists, &same, &e->fid))
+	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
 		return; /* the open will say why */
 	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) ||
 		  (r->opt.flags & RCP_OPT_UPDATE && same);
 }
 
-static void prepare(struct recv_entry *e)
+static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 {
 	struct rcp_receiver *r = e->r;
 	struct rcp_meta_options o = {.times = (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0,
@@ -412,7 +412,7 @@ static void prepare(struct recv_entry *e)
 		if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
 			rcp_sink_mkdir(r->target->root, e->path, e->shown, &err);
 		else
-			look_first(e);
+			look_first(e, kept);
 	}
 	recv_entry_met(e, &err);
 }
@@ -420,9 +420,12 @@ static void prepare(struct recv_entry *e)
 static void batch_work(struct rcp_job *job)
 {
 	struct recv_batch *b = (struct recv_batch *)(void *)job;
+	struct rcp_kept_dir kept;
 
+	rcp_kept_init(&kept);
 	for (struct recv_entry *e = b->head; e; e = e->next)
-		prepare(e);
+		prepare(e, &kept);
+	rcp_kept_close(&kept);
 }
 
 static void route_file(struct recv_entry *e)
