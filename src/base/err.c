@@ -2,8 +2,11 @@
 
 #include "base/text.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A path's end says more than its middle: keep both ends. */
@@ -60,6 +63,28 @@ void rcp_err_object(struct rcp_err *err, const char *object)
 {
 	if (err->code != RCP_OK && !err->object[0] && object)
 		copy_object(err->object, sizeof(err->object), object);
+}
+
+static const struct rcp_err no_memory = {.code = RCP_E_IO, .sys_errno = ENOMEM, .call = "malloc"};
+
+const struct rcp_err *rcp_err_keep(const struct rcp_err *err)
+{
+	struct rcp_err *copy;
+
+	if (!rcp_err_is(err))
+		return NULL;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return &no_memory;
+	*copy = *err;
+	return copy;
+}
+
+void rcp_err_drop(const struct rcp_err **err)
+{
+	if (*err != &no_memory)
+		free((void *)(uintptr_t)*err); /* keep's: only it is const for its readers */
+	*err = NULL;
 }
 
 const char *rcp_err_reason(const struct rcp_err *err)

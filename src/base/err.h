@@ -50,6 +50,13 @@ void rcp_err_fix(struct rcp_err *err, const char *fmt, ...) __attribute__((forma
 /* Name the object where the lower layer could not (keeps one that is there). */
 void rcp_err_object(struct rcp_err *err, const char *object);
 
+/*
+ * A copy on the heap of an error that is set, for objects of which there are many and that rarely have
+ * one; NULL for none. Never fails: with no memory it is a shared one that says so. Free with drop.
+ */
+const struct rcp_err *rcp_err_keep(const struct rcp_err *err);
+void rcp_err_drop(const struct rcp_err **err);
+
 static inline bool rcp_err_is(const struct rcp_err *err)
 {
 	return err->code != RCP_OK;

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define PATH_BYTES_MAX 4096
@@ -140,4 +142,65 @@ int rcp_beneath_parent(int root, const char *path, const char **leaf)
 	dir[slash - path] = 0;
 	/* O_PATH: a directory that may be written but not read will do. */
 	return rcp_beneath_open(root, dir, O_PATH | O_DIRECTORY, 0);
+}
+
+void rcp_kept_init(struct rcp_kept_dir *kept)
+{
+	kept->fd = -1;
+	kept->len = 0;
+}
+
+void rcp_kept_close(struct rcp_kept_dir *kept)
+{
+	rcp_io_close(&kept->fd);
+}
+
+/* Those that have no `flush`: nothing is written back, and no error told, when a file is closed. */
+static void look_at_system(struct rcp_kept_dir *kept)
+{
+	struct statfs fs;
+	bool known = fstatfs(kept->fd, &fs) == 0;
+
+	kept->memory = known && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+	kept->local = known && (kept->memory || fs.f_type == EXT4_SUPER_MAGIC ||
+				fs.f_type == XFS_SUPER_MAGIC || fs.f_type == BTRFS_SUPER_MAGIC ||
+				fs.f_type == F2FS_SUPER_MAGIC);
+}
+
+static size_t parent_len(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) : 0;
+}
+
+bool rcp_kept_is(const struct rcp_kept_dir *kept, const char *path)
+{
+	size_t len = parent_len(path);
+
+	return kept->fd >= 0 && len == kept->len && memcmp(path, kept->path, len) == 0;
+}
+
+int rcp_kept_parent(struct rcp_kept_dir *kept, int root, const char *path, const char **leaf)
+{
+	size_t len = parent_len(path);
+
+	if (rcp_kept_is(kept, path)) {
+		*leaf = path + (strchr(path, '/') ? len + 1 : 0);
+		return kept->fd;
+	}
+	rcp_kept_close(kept);
+	kept->fd = rcp_beneath_parent(root, path, leaf);
+	if (kept->fd < 0)
+		return -1;
+	if (len >= sizeof(kept->path)) { /* no such name passes rcp_path_refuse */
+		rcp_kept_close(kept);
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	kept->len = len;
+	memcpy(kept->path, path, len);
+	kept->taken = false;
+	look_at_system(kept);
+	return kept->fd;
 }

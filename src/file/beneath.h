@@ -33,4 +33,25 @@ int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode);
  */
 int rcp_beneath_parent(int root, const char *path, const char **leaf);
 
+/*
+ * The directory of the last name, held open for the next: those of one job mostly lie in one
+ * directory. Of one worker, for one job; what moves the directory meanwhile has the same effect as
+ * between any open of it and the calls that follow.
+ */
+struct rcp_kept_dir {
+	int fd; /* -1: none */
+	bool local; /* its file system has nothing to say at a close */
+	bool memory; /* and no disk */
+	bool taken; /* no file gets a name here that was made without one: see sink_put.c */
+	size_t len;
+	char path[4096];
+};
+
+void rcp_kept_init(struct rcp_kept_dir *kept);
+void rcp_kept_close(struct rcp_kept_dir *kept);
+/* Would path be in it? */
+bool rcp_kept_is(const struct rcp_kept_dir *kept, const char *path);
+/* As rcp_beneath_parent, but the fd stays kept's. */
+int rcp_kept_parent(struct rcp_kept_dir *kept, int root, const char *path, const char **leaf);
+
 #endif

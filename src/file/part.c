@@ -1,6 +1,5 @@
 #include "file/part.h"
 
-#include "file/beneath.h"
 #include "file/io.h"
 
 #include <errno.h>
@@ -40,7 +39,8 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 /* What may be the partial file of another entry can't be an entry itself: one would end as the other. */
 bool rcp_part_name_is_own(const char *leaf)
 {
-	static const char *const suffixes[] = {RCP_PART_SUFFIX, RCP_JOURNAL_SUFFIX, RCP_MAKE_SUFFIX};
+	static const char *const suffixes[] = {RCP_PART_SUFFIX, RCP_JOURNAL_SUFFIX, RCP_MAKE_SUFFIX,
+					     RCP_NEW_SUFFIX};
 	size_t len = strlen(leaf);
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
@@ -61,19 +61,19 @@ static int refuse_own(const char *shown, struct rcp_err *err)
 	return RCP_E_PARTIAL;
 }
 
-int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
-		    struct rcp_part *part)
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		    struct rcp_err *err, struct rcp_part *part)
 {
 	const char *why = rcp_path_refuse(path, strlen(path)), *leaf;
 
-	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown};
+	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown, .kept = kept};
 	if (why)
 		return rcp_err_set(err, RCP_E_PARTIAL, EINVAL, "open", shown,
 				   "a name that is not taken from a peer: %s", why);
 	leaf = strrchr(path, '/');
 	if (rcp_part_name_is_own(leaf ? leaf + 1 : path))
 		return refuse_own(shown, err);
-	part->dir = rcp_beneath_parent(root, path, &leaf);
+	part->dir = kept ? rcp_kept_parent(kept, root, path, &leaf) : rcp_beneath_parent(root, path, &leaf);
 	if (part->dir < 0) {
 		int e = errno;
 
@@ -82,6 +82,8 @@ int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_er
 			rcp_err_fix(err, "create its directory first");
 		return (int)err->code;
 	}
+	part->local = kept && kept->local;
+	part->memory = kept && kept->memory;
 	snprintf(part->leaf, sizeof(part->leaf), "%s", leaf);
 	rcp_part_name(leaf, RCP_PART_SUFFIX, part->name);
 	rcp_part_name(leaf, RCP_JOURNAL_SUFFIX, part->journal);
@@ -286,5 +288,7 @@ void rcp_part_remove(struct rcp_part *part)
 void rcp_part_close(struct rcp_part *part)
 {
 	rcp_io_close(&part->fd);
-	rcp_io_close(&part->dir);
+	if (!part->kept)
+		rcp_io_close(&part->dir);
+	part->dir = -1;
 }

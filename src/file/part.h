@@ -6,6 +6,7 @@
 #define RCP_FILE_PART_H
 
 #include "base/err.h"
+#include "file/beneath.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -18,6 +19,8 @@ struct rcp_part {
 	bool placed;		    /* renamed: there is no partial file any more */
 	unsigned wait_ms;	    /* for its lock; after locate, before open */
 	const char *shown;	    /* borrowed */
+	struct rcp_kept_dir *kept;  /* whose dir is, or NULL: our own */
+	bool local, memory;	    /* with kept: its file system's, see there */
 	char leaf[NAME_MAX + 1];    /* the target's own name */
 	char name[NAME_MAX + 1];    /* .<leaf>.rcp-part */
 	char journal[NAME_MAX + 1]; /* .<leaf>.rcp-journal */
@@ -35,9 +38,10 @@ struct rcp_part {
 bool rcp_part_name_is_own(const char *leaf);
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
-/* Split path and open its directory. A name that could be a partial file's is refused. dir and fd are -1 before and after a failure. */
-int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_err *err,
-		    struct rcp_part *part);
+/* Split path and open its directory. A name that could be a partial file's is refused. dir and fd are -1 before and after a failure. kept: NULL, or
+ * what outlives part. */
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		    struct rcp_err *err, struct rcp_part *part);
 
 /* Can a regular file take this name? Not a directory's, device's, FIFO's or socket's, nor that of a
  * symlink to one. */

@@ -142,7 +142,7 @@ static struct rcp_sink *sink_new(const struct rcp_sink_params *p)
 /* In this order: what is impossible is told before anything is made. */
 static int sink_start(struct rcp_sink *s, const struct rcp_sink_params *p, struct rcp_err *err)
 {
-	if (set_grid(s, err) || rcp_part_locate(p->root, p->path, s->shown, err, &s->part))
+	if (set_grid(s, err) || rcp_part_locate(p->root, p->path, s->shown, NULL, err, &s->part))
 		return (int)err->code;
 	s->part.wait_ms = p->wait_ms;
 	if (rcp_part_check_target(&s->part, err) || rcp_part_open(&s->part, err) ||

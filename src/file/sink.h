@@ -19,6 +19,7 @@
 #define RCP_FILE_SINK_H
 
 #include "base/err.h"
+#include "file/beneath.h"
 #include "file/meta.h"
 #include "file/source.h"
 
@@ -96,17 +97,18 @@ void rcp_sink_close(struct rcp_sink **sink, bool keep);
 /*
  * Small files: each is created and written at once and gets its metadata and name a little later, so
  * that the disk works for several while none waits for it alone. No journal; params.id, chunk_bytes,
- * sparse and resume are not looked at. Descriptors are open for RCP_SINK_PUTS of them, two each.
+ * sparse and resume are not looked at. Descriptors are open for RCP_SINK_PUTS of them, two each at most.
  *
- * add: the path and shown of params, meta, err and lost stay until the end; err and lost are set by then, and
- * not before. free: finishes what was added.
+ * add: the strings of params, data and meta stay until free. done comes once for each, with what it was
+ * given as arg, from inside add or free: err is RCP_OK, or why it failed; lost: see rcp_meta_apply.
+ * free: finishes what was added.
  */
 #define RCP_SINK_PUTS 16u
 struct rcp_sink_puts;
-int rcp_sink_puts_new(struct rcp_err *err, struct rcp_sink_puts **out);
+typedef void rcp_sink_put_done(void *arg, const struct rcp_err *err, unsigned lost);
+int rcp_sink_puts_new(rcp_sink_put_done *done, struct rcp_err *err, struct rcp_sink_puts **out);
 void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params *params,
-		       const void *data, size_t len, const struct rcp_meta *meta,
-		       struct rcp_err *err, unsigned *lost);
+		       const void *data, size_t len, const struct rcp_meta *meta, void *arg);
 void rcp_sink_puts_free(struct rcp_sink_puts **puts);
 
 /* One small file from beginning to end. */
@@ -128,8 +130,9 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 		     struct rcp_err *err, unsigned *lost);
 
 /* --update, --skip-existing: is there a target already (of any type), and is it a regular file of
- * this size and mtime (to the grain that the target's file system keeps)? 0, or -1 with errno. */
-int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
+ * this size and mtime (to the grain that the target's file system keeps)? 0, or -1 with errno.
+ * kept: NULL, or the job's. */
+int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
 		    const struct rcp_file_id *id);
 
 /* Is there a regular file of this size? */

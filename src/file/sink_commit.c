@@ -1,4 +1,4 @@
-/* The end of a sink: verify, size, metadata, rename. And small files, from beginning to end. */
+/* The end of a sink: verify, size, metadata, rename. */
 #include "base/crc.h"
 #include "file/io.h"
 #include "file/sink_int.h"
@@ -141,20 +141,27 @@ static int flush_errors(int fd, const char *shown, struct rcp_err *err)
 }
 
 /*
- * Metadata, flush, fsync, rename: the same for large files and small. Without --fsync, too, the name
- * must not come to the disk before the data: a power cut would leave a file of zeros that has the
- * right size and times, and --update would skip it for good.
+ * Without --fsync, too, the name must not come to the disk before the data: a power cut would leave a
+ * file of zeros that has the right size and times, and --update would skip it for good.
  */
-static int finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
-		  struct rcp_err *err, unsigned *lost)
+int rcp_sink_complete(const struct rcp_part *part, const struct rcp_meta *meta, bool sync,
+		      struct rcp_err *err, unsigned *lost)
 {
 	if (meta && rcp_meta_apply(part->fd, part->shown, meta, err, lost))
 		return (int)err->code;
-	if (flush_errors(part->fd, part->shown, err))
+	if (!part->local && flush_errors(part->fd, part->shown, err))
 		return (int)err->code;
-	if (sync ? fsync(part->fd) < 0 : rcp_io_settle(part->fd) < 0)
-		return rcp_io_fail(err, errno, sync ? "fsync" : "write", part->shown);
-	if (rcp_part_place(part, checked, err))
+	if (sync && fsync(part->fd) < 0)
+		return rcp_io_fail(err, errno, "fsync", part->shown);
+	if (!sync && !part->memory && rcp_io_settle(part->fd) < 0)
+		return rcp_io_fail(err, errno, "write", part->shown);
+	return 0;
+}
+
+int rcp_sink_finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
+		    struct rcp_err *err, unsigned *lost)
+{
+	if (rcp_sink_complete(part, meta, sync, err, lost) || rcp_part_place(part, checked, err))
 		return (int)err->code;
 	if (sync && rcp_io_sync_dir(part->dir) < 0)
 		return rcp_io_fail(err, errno, "fsync directory", part->shown);
@@ -167,7 +174,7 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
 	*lost = 0;
 	if (check_whole(sink, err) || set_size(sink->part.fd, sink->id.size, sink->shown, err) ||
 	    rcp_part_check_target(&sink->part, err) ||
-	    finish(&sink->part, meta, sink->fsync, true, err, lost))
+	    rcp_sink_finish(&sink->part, meta, sink->fsync, true, err, lost))
 		return (int)err->code;
 	/* After the rename: cut off in between, a journal without a file is left, and ignored. */
 	rcp_journal_close(&sink->journal);
@@ -176,44 +183,7 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
 	return 0;
 }
 
-/* ---- small files ---- */
-
-/* One that is written and has not got its name yet. */
-struct put {
-	struct rcp_part part;
-	bool fsync;
-	const struct rcp_meta *meta;
-	struct rcp_err *err;
-	unsigned *lost;
-};
-
-/* A ring: `count` of them, from `first` on. */
-struct rcp_sink_puts {
-	unsigned first, count;
-	struct put put[RCP_SINK_PUTS];
-};
-
-int rcp_sink_puts_new(struct rcp_err *err, struct rcp_sink_puts **out)
-{
-	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : rcp_io_fail(err, ENOMEM, "calloc", "small files");
-}
-
-/* The oldest gets its name, or goes. */
-static void put_finish(struct rcp_sink_puts *puts)
-{
-	struct put *put = &puts->put[puts->first];
-
-	puts->first = (puts->first + 1) % RCP_SINK_PUTS;
-	puts->count--;
-	if (finish(&put->part, put->meta, put->fsync, false, put->err, put->lost))
-		rcp_part_remove(&put->part);
-	else if (put->part.found) /* what an earlier run with larger content left */
-		unlinkat(put->part.dir, put->part.journal, 0);
-	rcp_part_close(&put->part);
-}
-
-static int put_verify(const struct rcp_part *part, const void *data, size_t len, struct rcp_err *err)
+int rcp_sink_read_back(const struct rcp_part *part, const void *data, size_t len, struct rcp_err *err)
 {
 	struct reader r;
 
@@ -223,76 +193,5 @@ static int put_verify(const struct rcp_part *part, const void *data, size_t len,
 		return (int)err->code;
 	reader_expect(part, &r, 0, len, rcp_crc32(0, data, len), err);
 	reader_close(&r);
-	return (int)err->code;
-}
-
-static int put_write(struct rcp_part *part, const void *data, size_t len, struct rcp_err *err)
-{
-	if (part->found && ftruncate(part->fd, 0) < 0)
-		return rcp_io_fail(err, errno, "ftruncate", part->shown);
-	if (rcp_io_pwrite(part->fd, data, len, 0) < 0)
-		return rcp_io_fail(err, errno, "pwrite", part->shown);
-	rcp_io_settle_start(part->fd, 0, 0);
-	return 0;
-}
-
-static int put_open(const struct rcp_sink_params *p, struct rcp_err *err, struct rcp_part *part)
-{
-	if (rcp_part_locate(p->root, p->path, p->shown ? p->shown : p->path, err, part))
-		return (int)err->code;
-	part->wait_ms = p->wait_ms;
-	return rcp_part_open(part, err);
-}
-
-void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params *p,
-		       const void *data, size_t len, const struct rcp_meta *meta,
-		       struct rcp_err *err, unsigned *lost)
-{
-	*lost = 0;
-	if (puts->count == RCP_SINK_PUTS)
-		put_finish(puts);
-	struct put *put = &puts->put[(puts->first + puts->count) % RCP_SINK_PUTS];
-
-	/* The same name twice in one bundle, or too few descriptors: not when the others are done. */
-	if (put_open(p, err, &put->part) && puts->count) {
-		rcp_part_close(&put->part);
-		while (puts->count)
-			put_finish(puts);
-		*err = (struct rcp_err){0};
-		put_open(p, err, &put->part);
-	}
-	if (rcp_err_is(err) || put_write(&put->part, data, len, err) ||
-	    (p->verify && put_verify(&put->part, data, len, err))) {
-		rcp_part_remove(&put->part);
-		rcp_part_close(&put->part);
-		return;
-	}
-	put->fsync = p->fsync;
-	put->meta = meta;
-	put->err = err;
-	put->lost = lost;
-	puts->count++;
-}
-
-void rcp_sink_puts_free(struct rcp_sink_puts **puts)
-{
-	if (!*puts)
-		return;
-	while ((*puts)->count)
-		put_finish(*puts);
-	free(*puts);
-	*puts = NULL;
-}
-
-int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
-		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
-{
-	struct rcp_sink_puts *puts;
-
-	*lost = 0;
-	if (rcp_sink_puts_new(err, &puts))
-		return (int)err->code;
-	rcp_sink_puts_add(puts, params, data, len, meta, err, lost);
-	rcp_sink_puts_free(&puts);
 	return (int)err->code;
 }

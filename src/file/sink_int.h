@@ -1,6 +1,7 @@
 /*
  * The inside of a sink, for the files that make it up: sink.c (open, close), sink_write.c (the hot
- * path), sink_claim.c (journal: taking up and checkpoints), sink_commit.c (verify, commit).
+ * path), sink_claim.c (journal: taking up and checkpoints), sink_commit.c (verify, commit),
+ * sink_put.c (small files).
  *
  * Threads: after open, `crc` and `written` are shared by the workers without a lock. A chunk's CRC
  * is stored before its bit is set (release) and read after the bit was seen (acquire).
@@ -81,6 +82,15 @@ int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call,
 
 /* After rcp_part_open: what an earlier run left is checked and taken up, or thrown away. */
 int rcp_sink_take_up(struct rcp_sink *s, struct rcp_err *err);
+
+/* Of large files and small: metadata, a network file system's errors, data on its way before the name, fsync. */
+int rcp_sink_complete(const struct rcp_part *part, const struct rcp_meta *meta, bool sync,
+		      struct rcp_err *err, unsigned *lost);
+/* Is that what is on the disk? */
+int rcp_sink_read_back(const struct rcp_part *part, const void *data, size_t len, struct rcp_err *err);
+/* And the rename. checked: see rcp_part_place. */
+int rcp_sink_finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
+		    struct rcp_err *err, unsigned *lost);
 
 /* The last claim, when nobody writes any more. */
 void rcp_sink_claim_last(struct rcp_sink *s);

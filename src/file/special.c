@@ -84,7 +84,7 @@ int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_l
 {
 	struct rcp_part at;
 
-	if (rcp_part_locate(root, path, shown, err, &at))
+	if (rcp_part_locate(root, path, shown, NULL, err, &at))
 		return (int)err->code;
 	bool made = make_dir(&at, replace_link) == 0;
 
@@ -131,7 +131,7 @@ static int make_hard_link(int root, const struct rcp_part *at, const char *make,
 
 	if (!path)
 		return rcp_io_fail(err, ENOMEM, "malloc", at->shown);
-	rc = rcp_part_locate(root, path, at->shown, err, &first);
+	rc = rcp_part_locate(root, path, at->shown, NULL, err, &first);
 	if (!rc && linkat(first.dir, first.leaf, at->dir, make, 0) < 0) {
 		rc = rcp_err_set(err, rcp_io_code(errno), errno, "link", at->shown,
 				 "no hard link to %.200s", path);
@@ -224,7 +224,7 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 	struct rcp_part at;
 
 	*lost = 0;
-	if (rcp_part_locate(root, path, shown, err, &at))
+	if (rcp_part_locate(root, path, shown, NULL, err, &at))
 		return (int)err->code;
 	rcp_part_name(at.leaf, RCP_MAKE_SUFFIX, make);
 	unlinkat(at.dir, make, 0); /* of a run that was cut off */
@@ -262,7 +262,7 @@ bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id)
 	struct rcp_err ignored = {0};
 	struct stat st;
 
-	if (rcp_part_locate(root, path, path, &ignored, &at))
+	if (rcp_part_locate(root, path, path, NULL, &ignored, &at))
 		return false;
 	int rc = fstatat(at.dir, at.leaf, &st, AT_SYMLINK_NOFOLLOW);
 
@@ -270,7 +270,7 @@ bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id)
 	return rc == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size;
 }
 
-int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
+int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
 		    const struct rcp_file_id *id)
 {
 	struct rcp_part at;
@@ -278,7 +278,7 @@ int rcp_sink_lookup(int root, const char *path, bool *exists, bool *same,
 	struct stat st;
 
 	*exists = *same = false;
-	if (rcp_part_locate(root, path, path, &err, &at)) {
+	if (rcp_part_locate(root, path, path, kept, &err, &at)) {
 		errno = err.sys_errno;
 		return err.sys_errno == ENOENT ? 0 : -1;
 	}

@@ -132,12 +132,15 @@ static void result_plain(struct rcp_receiver *r, uint32_t id, enum rcp_status st
 }
 
 /* What the target could not hold, in words. */
-static void lost_err(const struct recv_entry *e, struct rcp_err *err)
+static void tell_lost(struct recv_entry *e)
 {
-	rcp_err_set(err, RCP_E_PARTIAL, 0, "", e->shown, "copied, but the target could not keep its%s%s%s%s%s",
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_PARTIAL, 0, "", e->shown, "copied, but the target could not keep its%s%s%s%s%s",
 		    e->lost & RCP_LOST_OWNER ? " owner" : "", e->lost & RCP_LOST_XATTR ? " xattrs" : "",
 		    e->lost & RCP_LOST_ACL ? " ACL" : "", e->lost & RCP_LOST_TIMES ? " times" : "",
 		    e->lost & RCP_LOST_MODE ? " mode" : "");
+	recv_entry_err(e, &err);
 }
 
 static void count_end(struct rcp_receiver *r, const struct recv_entry *e, enum rcp_status status)
@@ -146,7 +149,7 @@ static void count_end(struct rcp_receiver *r, const struct recv_entry *e, enum r
 
 	if (status == RCP_STATUS_FAILED) {
 		r->stats.failed++;
-		r->stats.verdict_code = rcp_code_worse(r->stats.verdict_code, e->err.code);
+		r->stats.verdict_code = rcp_code_worse(r->stats.verdict_code, e->err->code);
 	} else if (status == RCP_STATUS_SKIPPED) {
 		r->stats.skipped++;
 	} else if (file) {
@@ -181,15 +184,15 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 	struct rcp_receiver *r = e->r;
 
 	if (status == RCP_STATUS_WARNED)
-		lost_err(e, &e->err);
+		tell_lost(e);
 	count_end(r, e, status);
 	/* What the target has under that name is then no file to link another name to. */
 	if (status == RCP_STATUS_FAILED && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
 		rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
-		result_with_error(r, e->id, status, &e->err);
+		result_with_error(r, e->id, status, e->err);
 		if (!r->stopping)
-			r->env.fault(r->env.arg, &e->err, status == RCP_STATUS_WARNED);
+			r->env.fault(r->env.arg, e->err, status == RCP_STATUS_WARNED);
 	} else {
 		result_plain(r, e->id, status);
 	}

@@ -43,10 +43,9 @@ struct recv_entry {
 	struct rcp_receiver *r;
 	uint32_t id;
 	enum recv_state state;
-	struct rcp_rec_entry rec; /* spans borrow blob */
-	uint8_t *blob;
-	char *path;  /* below the target's root */
-	char *shown; /* for messages; one allocation with path */
+	struct rcp_rec_entry rec; /* its spans are behind the entry, in the same allocation */
+	char *shown;		  /* for messages: the target's name and the path; so is this */
+	char *path;		  /* below the target's root: the end of shown */
 	struct rcp_file_id fid;
 	struct rcp_meta meta;
 	struct rcp_sink *sink;
@@ -59,7 +58,8 @@ struct recv_entry {
 	unsigned try_count;
 	struct rcp_job job;		   /* one at a time: prepare, open, commit, close */
 	struct rcp_job checkpoint;
-	struct rcp_err err, checkpoint_err;
+	const struct rcp_err *err; /* what ended it; NULL: nothing */
+	const struct rcp_err *met, *checkpoint_met; /* what a job met: its worker's until it is done */
 	struct recv_entry *next;
 };
 
@@ -144,11 +144,17 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status);
 /* recv_entry.c */
 int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err);
 void recv_entry_fail(struct recv_entry *e, const struct rcp_err *err);
+/* Note what a job met, if it met anything; the first stays. By the worker that has the entry. */
+void recv_entry_met(struct recv_entry *e, const struct rcp_err *err);
+/* What ends the entry, or what was lost; the first stays. */
+void recv_entry_err(struct recv_entry *e, const struct rcp_err *err);
 void recv_entry_unref(struct recv_entry *e);
 void recv_entry_free(struct recv_entry *e);
 void recv_entry_progress(struct recv_entry *e);
 void recv_entry_close_all(struct rcp_receiver *r);
 void recv_open_pump(struct rcp_receiver *r);
+/* One without data, or whose data is elsewhere: by a worker, to its end. */
+void recv_entry_special(struct recv_entry *e);
 unsigned recv_lock_ms(const struct rcp_receiver *r);
 struct rcp_key recv_entry_key(const struct recv_entry *e);
 void recv_barrier_pump(struct rcp_receiver *r);

@@ -103,8 +103,16 @@ static void bundle_put(struct recv_chunk *c, struct rcp_sink_puts *puts)
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;
 		if (!s->bad)
-			rcp_sink_puts_add(puts, &p, s->data, s->length, &e->meta, &e->err, &e->lost);
+			rcp_sink_puts_add(puts, &p, s->data, s->length, &e->meta, e);
 	}
+}
+
+static void bundle_met(void *arg, const struct rcp_err *err, unsigned lost)
+{
+	struct recv_entry *e = arg;
+
+	e->lost = lost;
+	recv_entry_met(e, err);
 }
 
 static void bundle_work(struct rcp_job *job)
@@ -116,9 +124,9 @@ static void bundle_work(struct rcp_job *job)
 	c->bad = !payload_good(c);
 	if (c->bad)
 		return;
-	if (rcp_sink_puts_new(&err, &puts)) {
+	if (rcp_sink_puts_new(bundle_met, &err, &puts)) {
 		for (uint32_t i = 0; i < c->small_count; i++)
-			c->small[i].entry->err = err;
+			recv_entry_met(c->small[i].entry, &err);
 		return;
 	}
 	bundle_put(c, puts);
@@ -133,8 +141,8 @@ static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_ba
 		if (all_bad || s->bad) {
 			e->state = RECV_WAITING;
 			recv_entry_again(e, 0, s->length);
-		} else if (rcp_err_is(&e->err)) {
-			recv_entry_fail(e, &e->err);
+		} else if (e->met) {
+			recv_entry_fail(e, e->met);
 		} else {
 			r->stats.bytes_moved += s->length;
 			r->last_crc = s->crc;

@@ -1,9 +1,8 @@
-/* What becomes of an entry at the sink: named, prepared, answered, filled, committed. */
+/* What becomes of an entry at the sink once it is named: answered, filled, committed. */
 #include "session/recv.h"
 
 #include "base/container.h"
 #include "base/clock.h"
-#include "file/beneath.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +16,25 @@ static struct recv_entry *entry_of(struct rcp_job *job)
 static struct recv_entry *entry_of_checkpoint(struct rcp_job *job)
 {
 	return RCP_CONTAINER(job, struct recv_entry, checkpoint);
+}
+
+void recv_entry_met(struct recv_entry *e, const struct rcp_err *err)
+{
+	if (!e->met)
+		e->met = rcp_err_keep(err);
+}
+
+void recv_entry_err(struct recv_entry *e, const struct rcp_err *err)
+{
+	struct rcp_err named;
+
+	if (e->err)
+		return;
+	named = *err;
+	if (!rcp_err_is(&named)) /* the peer's, or the end of a session that had none */
+		rcp_err_set(&named, RCP_E_LINK, 0, "", NULL, "ended before it was whole");
+	rcp_err_object(&named, e->shown);
+	e->err = rcp_err_keep(&named);
 }
 
 static void submit(struct recv_entry *e, void (*work)(struct rcp_job *), void (*done)(struct rcp_job *))
@@ -33,9 +51,10 @@ void recv_entry_free(struct recv_entry *e)
 		e->r->open_files--;
 	}
 	rcp_meta_free(&e->meta);
+	rcp_err_drop(&e->err);
+	rcp_err_drop(&e->met);
+	rcp_err_drop(&e->checkpoint_met);
 	free(e->tries);
-	free(e->blob);
-	free(e->path);
 	free(e);
 }
 
@@ -77,11 +96,7 @@ void recv_entry_fail(struct recv_entry *e, const struct rcp_err *err)
 	if (e->state == RECV_ENDING)
 		return;
 	e->state = RECV_ENDING;
-	if (&e->err != err) {
-		e->err = (struct rcp_err){0};
-		e->err = *err;
-	}
-	rcp_err_object(&e->err, e->shown);
+	recv_entry_err(e, err);
 	e->keep = err->code != RCP_E_PARTIAL && !(e->r->opt.flags & RCP_OPT_NO_RESUME);
 	if (!e->busy)
 		ending(e);
@@ -145,10 +160,11 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length)
 static void commit_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
+	struct rcp_err err = {0};
 
-	if (e->r->opt.flags & RCP_OPT_VERIFY && rcp_sink_verify(e->sink, &e->err))
-		return;
-	rcp_sink_commit(e->sink, &e->meta, &e->err, &e->lost);
+	if (!(e->r->opt.flags & RCP_OPT_VERIFY) || !rcp_sink_verify(e->sink, &err))
+		rcp_sink_commit(e->sink, &e->meta, &err, &e->lost);
+	recv_entry_met(e, &err);
 }
 
 static void commit_done(struct rcp_job *job)
@@ -157,8 +173,8 @@ static void commit_done(struct rcp_job *job)
 	struct rcp_receiver *r = e->r;
 
 	r->jobs--;
-	if (rcp_err_is(&e->err)) {
-		recv_entry_fail(e, &e->err);
+	if (e->met) {
+		recv_entry_fail(e, e->met);
 	} else if (e->state == RECV_COMMITTING) {
 		r->last_crc = rcp_sink_crc(e->sink);
 		r->crc_files++;
@@ -185,8 +201,12 @@ void recv_entry_progress(struct recv_entry *e)
 static void checkpoint_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of_checkpoint(job);
+	struct rcp_err err = {0};
 
-	rcp_sink_checkpoint(e->sink, &e->checkpoint_err);
+	if (rcp_sink_checkpoint(e->sink, &err)) {
+		rcp_err_drop(&e->checkpoint_met);
+		e->checkpoint_met = rcp_err_keep(&err);
+	}
 }
 
 static void checkpoint_done(struct rcp_job *job)
@@ -195,8 +215,8 @@ static void checkpoint_done(struct rcp_job *job)
 
 	e->r->jobs--;
 	e->checkpointing = false;
-	if (rcp_err_is(&e->checkpoint_err))
-		recv_entry_fail(e, &e->checkpoint_err);
+	if (e->checkpoint_met)
+		recv_entry_fail(e, e->checkpoint_met);
 	recv_entry_unref(e);
 }
 
@@ -236,7 +256,10 @@ static void open_work(struct rcp_job *job)
 				    .fsync = (e->r->opt.flags & RCP_OPT_FSYNC) != 0,
 				    .wait_ms = recv_lock_ms(e->r)};
 
-	rcp_sink_open(&p, &e->err, &e->sink);
+	struct rcp_err err = {0};
+
+	rcp_sink_open(&p, &err, &e->sink);
+	recv_entry_met(e, &err);
 }
 
 /* What an earlier run left, as ranges of whole chunks. */
@@ -292,8 +315,8 @@ static void open_done(struct rcp_job *job)
 	r->jobs--;
 	if (!e->sink)
 		r->open_files--;
-	if (rcp_err_is(&e->err))
-		recv_entry_fail(e, &e->err);
+	if (e->met)
+		recv_entry_fail(e, e->met);
 	else if (e->state == RECV_OPENING)
 		open_answer(e);
 	recv_entry_unref(e);
@@ -321,11 +344,13 @@ static void special_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
 	int root = e->r->target->root;
+	struct rcp_err err = {0};
 
 	if (e->rec.type == RCP_ENTRY_DIR_END)
-		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, &e->err, &e->lost);
+		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, &err, &e->lost);
 	else
-		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, &e->err, &e->lost);
+		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, &err, &e->lost);
+	recv_entry_met(e, &err);
 }
 
 static void special_done(struct rcp_job *job)
@@ -336,8 +361,8 @@ static void special_done(struct rcp_job *job)
 	r->jobs--;
 	if (e->state == RECV_BARRIER)
 		r->barrier_running = false;
-	if (rcp_err_is(&e->err))
-		recv_entry_fail(e, &e->err);
+	if (e->met)
+		recv_entry_fail(e, e->met);
 	else if (e->state != RECV_ENDING)
 		recv_entry_end(e, e->lost ? RCP_STATUS_WARNED : RCP_STATUS_OK);
 	recv_entry_unref(e);
@@ -358,6 +383,11 @@ static bool link_refuse(struct recv_entry *e)
 		    "no hard link to %.200s, which was not copied", first);
 	recv_entry_fail(e, &err);
 	return true;
+}
+
+void recv_entry_special(struct recv_entry *e)
+{
+	submit(e, special_work, special_done);
 }
 
 /* Hard links and the ends of directories wait for all that was named before them. */
@@ -385,297 +415,6 @@ void recv_barrier_pump(struct rcp_receiver *r)
 	} while (refused);
 }
 
-/* ---- named: prepared by a worker, in order, batch after batch ---- */
-
-struct rcp_key recv_entry_key(const struct recv_entry *e)
-{
-	return rcp_keys_key(e->r->env.done, e->path, strlen(e->path), e->fid.size,
-			    (uint64_t)e->fid.mtime_s * 1000000000 + e->fid.mtime_ns);
-}
-
-/* The initiator goes by what it knows of this run itself; a responder by what the initiator says. */
-static bool was_done(const struct recv_entry *e)
-{
-	if (e->rec.type != RCP_ENTRY_FILE)
-		return false;
-	if (e->r->env.done)
-		return rcp_keys_has(e->r->env.done, recv_entry_key(e));
-	return (e->rec.flags & RCP_ENTRY_DONE) != 0;
-}
-
-static void look_first(struct recv_entry *e)
-{
-	struct rcp_receiver *r = e->r;
-	bool exists, same;
-
-	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
-	if (e->done)
-		return;
-	if (!(r->opt.flags & (RCP_OPT_UPDATE | RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)) ||
-	    e->rec.type != RCP_ENTRY_FILE)
-		return;
-	if (rcp_sink_lookup(r->target->root, e->path, &exists, &same, &e->fid))
-		return; /* the open will say why */
-	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) ||
-		  (r->opt.flags & RCP_OPT_UPDATE && same);
-}
-
-static void prepare(struct recv_entry *e)
-{
-	struct rcp_receiver *r = e->r;
-	struct rcp_meta_options o = {.times = (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0,
-				     .archive = (r->opt.flags & RCP_OPT_ARCHIVE) != 0,
-				     .numeric_ids = (r->opt.flags & RCP_OPT_NUMERIC_IDS) != 0,
-				     .umask = r->opt.umask};
-
-	if (rcp_meta_of(&e->rec, &o, &e->err, &e->meta))
-		return;
-	if (e->rec.type == RCP_ENTRY_DIR && e->rec.flags & RCP_ENTRY_TOP && !(r->opt.flags & RCP_OPT_DRY_RUN))
-		rcp_target_begin(r->target);
-	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
-	 * where it leads. What the user named is entered, as with scp. */
-	if (e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN))
-		rcp_sink_mkdir(r->target->root, e->path, e->shown,
-			       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &e->err);
-	else
-		look_first(e);
-}
-
-static void batch_work(struct rcp_job *job)
-{
-	struct recv_batch *b = (struct recv_batch *)(void *)job;
-
-	for (struct recv_entry *e = b->head; e; e = e->next)
-		prepare(e);
-}
-
-static void route_file(struct recv_entry *e)
-{
-	struct rcp_receiver *r = e->r;
-
-	if (e->fid.size <= r->opt.bundle_bytes) {
-		e->state = RECV_WAITING;
-		recv_answer(e, rcp_span_of(NULL, 0));
-	} else {
-		e->state = RECV_OPENING;
-		recv_list_put(&r->to_open, e);
-	}
-}
-
-static void route(struct recv_entry *e)
-{
-	struct rcp_receiver *r = e->r;
-
-	if (rcp_err_is(&e->err)) {
-		recv_entry_fail(e, &e->err);
-		return;
-	}
-	if (e->state == RECV_ENDING)
-		return; /* the source took it back */
-	if (e->skip || e->done || r->opt.flags & RCP_OPT_DRY_RUN) {
-		recv_entry_end(e, e->skip ? RCP_STATUS_SKIPPED : RCP_STATUS_OK);
-		return;
-	}
-	switch ((enum rcp_entry_type)e->rec.type) {
-	case RCP_ENTRY_FILE:
-		route_file(e);
-		break;
-	case RCP_ENTRY_DIR:
-		recv_entry_end(e, RCP_STATUS_OK);
-		break;
-	case RCP_ENTRY_DIR_END:
-	case RCP_ENTRY_HARDLINK:
-		e->state = RECV_BARRIER;
-		recv_list_put(&r->barrier, e);
-		break;
-	case RCP_ENTRY_SYMLINK:
-	case RCP_ENTRY_FIFO:
-	case RCP_ENTRY_CHR:
-	case RCP_ENTRY_BLK:
-	case RCP_ENTRY_SOCK:
-		submit(e, special_work, special_done);
-		break;
-	}
-}
-
-static void batch_next(struct rcp_receiver *r);
-
-static void batch_done(struct rcp_job *job)
-{
-	struct recv_batch *b = (struct recv_batch *)(void *)job;
-	struct rcp_receiver *r = b->r;
-
-	r->jobs--;
-	r->batches = b->next;
-	if (!r->batches)
-		r->batch_tail = &r->batches;
-	for (struct recv_entry *e = b->head, *next; e; e = next) {
-		next = e->next;
-		e->next = NULL;
-		route(e);
-		recv_entry_unref(e); /* the batch's */
-	}
-	free(b);
-	batch_next(r);
-	recv_open_pump(r);
-	recv_barrier_pump(r);
-}
-
-static void batch_next(struct rcp_receiver *r)
-{
-	struct recv_batch *b = r->batches;
-
-	if (!b)
-		return;
-	b->job = (struct rcp_job){.work = batch_work, .done = batch_done};
-	recv_job(r, RCP_POOL_START, &b->job);
-}
-
-/* ---- ENTRIES ---- */
-
-/* The name below the root: the one source may get another name than its own. */
-static int name_entry(struct recv_entry *e, struct rcp_span path, struct rcp_err *err)
-{
-	struct rcp_receiver *r = e->r;
-	const char *rename = r->target->rename, *rest = (const char *)path.data;
-	size_t rest_len = path.len, head_len = 0, shown_len = strlen(r->target->shown);
-
-	if (rename) {
-		const uint8_t *slash = memchr(path.data, '/', path.len);
-		size_t first = slash ? (size_t)(slash - path.data) : path.len;
-
-		head_len = strlen(rename);
-		rest += first;
-		rest_len -= first;
-	}
-	e->path = malloc(2 * (head_len + rest_len) + shown_len + 2);
-	if (!e->path)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	if (head_len)
-		memcpy(e->path, rename, head_len);
-	memcpy(e->path + head_len, rest, rest_len);
-	e->path[head_len + rest_len] = 0;
-	e->shown = e->path + head_len + rest_len + 1;
-	memcpy(e->shown, r->target->shown, shown_len);
-	memcpy(e->shown + shown_len, e->path, head_len + rest_len + 1);
-	return 0;
-}
-
-static const char *entry_refuse(const struct rcp_rec_entry *rec)
-{
-	const char *why = rcp_path_refuse((const char *)rec->path.data, rec->path.len);
-
-	if (why)
-		return why;
-	if (rec->type < RCP_ENTRY_FILE || rec->type > RCP_ENTRY_DIR_END)
-		return "an entry of an unknown type";
-	if (rec->size > INT64_MAX || rec->mtime_ns > 999999999 || rec->atime_ns > 999999999)
-		return "an entry with a size or time that can't be";
-	if (rec->type == RCP_ENTRY_HARDLINK)
-		return rcp_path_refuse((const char *)rec->link.data, rec->link.len);
-	return NULL;
-}
-
-/* A copy of the record's bytes, so that its spans live as long as the entry. */
-static int entry_keep(struct recv_entry *e, const struct rcp_rec_entry *rec, struct rcp_err *err)
-{
-	struct rcp_wr w = {.max = RCP_FRAME_MAX};
-
-	rcp_rec_encode(&w, RCP_REC_ENTRY, rec);
-	if (w.bad) {
-		rcp_wr_free(&w);
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	}
-	struct rcp_rd r = rcp_rd_of(w.data, w.len);
-
-	e->blob = w.data;
-	rcp_rec_next(&r, RCP_REC_ENTRY, &e->rec);
-	e->fid = (struct rcp_file_id){.dev = rec->dev, .ino = rec->ino, .size = rec->size,
-				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns};
-	return name_entry(e, rec->path, err);
-}
-
-/* A second top-level source where there is but one name for it. */
-static void check_top(struct recv_entry *e)
-{
-	struct rcp_receiver *r = e->r;
-
-	if (!(e->rec.flags & RCP_ENTRY_TOP) || e->rec.type == RCP_ENTRY_DIR_END)
-		return;
-	if (r->target->rename && ++r->tops > 1) {
-		rcp_err_set(&e->err, RCP_E_PARTIAL, ENOTDIR, "", e->shown,
-			    "several sources need a target that is a directory");
-		rcp_err_fix(&e->err, "make the directory first");
-	}
-}
-
-static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct rcp_rec_entry *rec,
-		     struct rcp_err *err)
-{
-	const char *why = entry_refuse(rec);
-	struct recv_entry *e;
-
-	if (why)
-		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", why);
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-	e->r = r;
-	e->id = r->entries.next;
-	if (entry_keep(e, rec, err) || !rcp_idtab_add(&r->entries, e)) {
-		recv_entry_free(e);
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-	}
-	check_top(e);
-	e->busy++; /* the batch's */
-	if (b->tail)
-		b->tail->next = e;
-	else
-		b->head = e;
-	b->tail = e;
-	r->stats.entries_seen++;
-	if (rec->type == RCP_ENTRY_FILE) {
-		r->stats.files_seen++;
-		r->stats.bytes_seen += rec->size;
-	}
-	return 0;
-}
-
-int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err)
-{
-	struct rcp_rd rd = rcp_rd_of(m->entries.data, m->entries.len);
-	struct rcp_rec_entry rec;
-	uint32_t count = 0;
-	int rc = 1;
-
-	if (m->first != r->entries.next || r->walk_over ||
-	    r->entries.open + (uint64_t)m->count > RECV_ENTRIES_MAX)
-		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
-				   "the peer broke the protocol: entries out of turn or too many");
-	struct recv_batch *b = calloc(1, sizeof(*b));
-
-	if (!b)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-	b->r = r;
-	while (count <= m->count && (rc = rcp_rec_next(&rd, RCP_REC_ENTRY, &rec)) > 0) {
-		if (entry_new(r, b, &rec, err))
-			break;
-		count++;
-	}
-	bool first = !r->batches;
-
-	*r->batch_tail = b;
-	r->batch_tail = &b->next;
-	if (first)
-		batch_next(r);
-	if (rcp_err_is(err))
-		return (int)err->code;
-	if (rc < 0 || count != m->count)
-		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
-				   "the peer broke the protocol: malformed entries");
-	return 0;
-}
-
 /* ---- the session ends early: what is partly there is claimed and kept ---- */
 
 void recv_entry_close_all(struct rcp_receiver *r)
@@ -686,8 +425,7 @@ void recv_entry_close_all(struct rcp_receiver *r)
 		if (!e || e->busy || !e->sink || e->state == RECV_ENDING)
 			continue;
 		e->state = RECV_ENDING;
-		if (!rcp_err_is(&e->err))
-			e->err = r->cause;
+		recv_entry_err(e, &r->cause);
 		e->keep = !(r->opt.flags & RCP_OPT_NO_RESUME);
 		ending(e);
 	}

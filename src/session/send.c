@@ -33,8 +33,8 @@ void send_entry_free(struct send_entry *e)
 		rcp_source_close(&e->source);
 		e->s->open_files--;
 	}
+	rcp_err_drop(&e->err);
 	free(e->have);
-	free(e->open_path);
 	free(e);
 }
 

@@ -45,8 +45,7 @@ struct send_entry {
 	bool done_before;    /* in an earlier session of this run: not to be told again */
 	enum send_state state;
 	struct rcp_file_id fid;
-	char *open_path; /* one allocation with name behind it */
-	char *name;
+	char *open_path, *name; /* behind it, in its own allocation */
 	struct rcp_source *source;
 	unsigned busy; /* chunks and jobs that point here */
 
@@ -60,8 +59,8 @@ struct send_entry {
 	struct send_window *window; /* the one that cursor is in; one reference */
 
 	struct rcp_job job;
-	struct rcp_err err;
-	struct send_entry *next; /* in a queue or a batch */
+	const struct rcp_err *err; /* a job's; NULL: none */
+	struct send_entry *next;   /* in a queue or a batch */
 };
 
 /* By an earlier session of this run, with this size and time. Any thread. */

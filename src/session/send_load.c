@@ -96,15 +96,17 @@ static void chunk_work(struct rcp_job *job)
 
 static int read_small(struct send_entry *e, uint8_t *dst, uint32_t *crc)
 {
+	struct rcp_err err = {0};
 	struct rcp_source *source;
-	int rc = rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &source);
+	int rc = rcp_source_open(e->open_path, e->nofollow, &e->fid, &err, &source);
 
-	if (rc)
-		return rc;
-	rc = rcp_source_read(source, 0, dst, e->fid.size, &e->err, crc);
 	if (!rc)
-		rc = rcp_source_check(source, &e->err);
+		rc = rcp_source_read(source, 0, dst, e->fid.size, &err, crc);
+	if (!rc)
+		rc = rcp_source_check(source, &err);
 	rcp_source_close(&source);
+	if (rc)
+		e->err = rcp_err_keep(&err);
 	return rc;
 }
 
@@ -139,8 +141,8 @@ static void bundle_done(struct send_chunk *c)
 	for (uint32_t i = 0; i < c->file_count; i++) {
 		struct send_entry *e = c->files[i];
 
-		if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
-			send_entry_fail(c->s, e, &e->err);
+		if (e->err && e->state != SEND_FAILED)
+			send_entry_fail(c->s, e, e->err);
 	}
 }
 
@@ -440,11 +442,11 @@ static struct send_entry *entry_of(struct rcp_job *job)
 	return RCP_CONTAINER(job, struct send_entry, job);
 }
 
-static void extent_find(struct send_entry *e)
+static void extent_find(struct send_entry *e, struct rcp_err *err)
 {
 	if (!(e->flags & RCP_ENTRY_SPARSE))
 		return;
-	if (rcp_source_extent(e->source, e->cursor, &e->err, &e->found_start, &e->found_end))
+	if (rcp_source_extent(e->source, e->cursor, err, &e->found_start, &e->found_end))
 		return;
 	if (e->found_start >= e->fid.size) {
 		e->found_start = UINT64_MAX;
@@ -455,16 +457,22 @@ static void extent_find(struct send_entry *e)
 static void open_work(struct rcp_job *job)
 {
 	struct send_entry *e = entry_of(job);
+	struct rcp_err err = {0};
 
-	if (rcp_source_open(e->open_path, e->nofollow, &e->fid, &e->err, &e->source))
-		return;
-	e->fills_holes = e->flags & RCP_ENTRY_SPARSE && rcp_source_fills_holes(e->source);
-	extent_find(e);
+	if (!rcp_source_open(e->open_path, e->nofollow, &e->fid, &err, &e->source)) {
+		e->fills_holes = e->flags & RCP_ENTRY_SPARSE && rcp_source_fills_holes(e->source);
+		extent_find(e, &err);
+	}
+	e->err = rcp_err_keep(&err);
 }
 
 static void extent_work(struct rcp_job *job)
 {
-	extent_find(entry_of(job));
+	struct send_entry *e = entry_of(job);
+	struct rcp_err err = {0};
+
+	extent_find(e, &err);
+	e->err = rcp_err_keep(&err);
 }
 
 static void open_done(struct rcp_job *job)
@@ -476,8 +484,8 @@ static void open_done(struct rcp_job *job)
 	e->extent_due = false;
 	e->extent_start = e->found_start;
 	e->extent_end = e->found_end;
-	if (rcp_err_is(&e->err) && e->state != SEND_FAILED)
-		send_entry_fail(s, e, &e->err);
+	if (e->err && e->state != SEND_FAILED)
+		send_entry_fail(s, e, e->err);
 	else if (e->state == SEND_OPENING)
 		e->state = SEND_OPEN;
 	send_entry_opened(e);
@@ -487,8 +495,10 @@ static void open_done(struct rcp_job *job)
 static void check_work(struct rcp_job *job)
 {
 	struct send_entry *e = entry_of(job);
+	struct rcp_err err = {0};
 
-	rcp_source_check(e->source, &e->err);
+	rcp_source_check(e->source, &err);
+	e->err = rcp_err_keep(&err);
 }
 
 static void check_done(struct rcp_job *job)
@@ -497,8 +507,8 @@ static void check_done(struct rcp_job *job)
 	struct rcp_sender *s = e->s;
 
 	s->jobs--;
-	if (rcp_err_is(&e->err)) {
-		send_entry_fail(s, e, &e->err);
+	if (e->err) {
+		send_entry_fail(s, e, e->err);
 	} else if (e->state == SEND_CHECKING) {
 		struct rcp_msg_entry_end end = {.entry = e->id, .data_bytes = e->data_bytes};
 

@@ -9,15 +9,12 @@ static struct send_entry *entry_of(const struct rcp_walk_item *item)
 {
 	size_t open_len = strlen(item->open_path) + 1;
 	size_t name_len = item->entry.path.len + 1;
-	struct send_entry *e = calloc(1, sizeof(*e));
+	struct send_entry *e = malloc(sizeof(*e) + open_len + name_len);
 
 	if (!e)
 		return NULL;
-	e->open_path = malloc(open_len + name_len);
-	if (!e->open_path) {
-		free(e);
-		return NULL;
-	}
+	*e = (struct send_entry){0};
+	e->open_path = (char *)(e + 1);
 	e->name = e->open_path + open_len;
 	memcpy(e->open_path, item->open_path, open_len);
 	memcpy(e->name, item->entry.path.data, name_len - 1);

@@ -79,7 +79,48 @@ memory() {
 	rm -f "$shm/copy"
 }
 
+# ---- memory does not grow with the number of files ----
+
+many=20000
+mkdir src/many
+for ((i = 0; i < many; i += 200)); do
+	mkdir "src/many/$i"
+	(cd "src/many/$i" && head -c 800000 /dev/urandom | split -b 4000 -a 3 -d)
+done
+
+many_files() {
+	[ -z "${E2E_SANITIZED:-}" ] || { skip 'a sanitizer takes memory of its own'; return; }
+	rm -f server.kib initiator.kib
+	program=$dir/bin/peak-initiator
+	rcp --json --rcp-path=peak-server -a "$@"
+	program=
+	rc_is 0
+	sum_is .files "$many"
+	sum_is .bytes $((many * 4000))
+	memory_is
+	same_tree src/many dst/many
+	clean dst
+	# And again: nothing is sent.
+	rcp --json -a --update "$@"
+	rc_is 0
+	sum_is .skipped "$many"
+	sum_is .files 0
+	sum_is .bytes 0
+	sum_is .staged_bytes 0
+	sum_is .zero_copy_bytes 0
+	# One that differs is all that goes.
+	head -c 4000 /dev/urandom >src/many/200/x007
+	rcp --json -a --update "$@"
+	rc_is 0
+	sum_is .files 1
+	sum_is .bytes 4000
+	sum_is .skipped $((many - 1))
+	same_tree src/many dst/many
+}
+
 peak_ends
+t "$many files up" many_files src/many "box:$dir/dst/"
+t "$many files down" many_files "box:$dir/src/many" dst/
 t '5 GiB up, tcp' five src/5g "box:$dir/dst/"
 t '5 GiB down, tcp, staged' five --source=staged "box:$dir/src/5g" dst/
 t '5 GiB down, ssh, -a' five --transport=ssh -a "box:$dir/src/5g" dst/

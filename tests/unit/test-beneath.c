@@ -181,6 +181,34 @@ static void parents(void **state)
 	close(root);
 }
 
+static void a_kept_directory(void **state)
+{
+	int root = make_root(), first;
+	struct rcp_kept_dir kept;
+	struct stat a, b;
+	const char *leaf;
+
+	(void)state;
+	rcp_kept_init(&kept);
+	first = rcp_kept_parent(&kept, root, "dir/file", &leaf);
+	assert_true(first >= 0);
+	assert_string_equal(leaf, "file");
+	assert_int_equal(rcp_kept_parent(&kept, root, "dir/other", &leaf), first);
+	assert_string_equal(leaf, "other");
+	/* Another directory whose name begins the same, and the root itself. */
+	assert_int_equal(rcp_kept_parent(&kept, root, "di/x", &leaf), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_true(rcp_kept_parent(&kept, root, "x", &leaf) >= 0);
+	assert_int_equal(fstat(kept.fd, &a), 0);
+	assert_int_equal(fstat(root, &b), 0);
+	assert_int_equal(a.st_ino, b.st_ino);
+	assert_true(rcp_kept_parent(&kept, root, "dir/x", &leaf) >= 0);
+	assert_int_equal(rcp_kept_parent(&kept, root, "updir/x", &leaf), -1);
+	assert_int_equal(kept.fd, -1);
+	rcp_kept_close(&kept);
+	close(root);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +218,7 @@ int main(void)
 		TMP_TEST(links_inside_are_followed_by_openat2_alone),
 		TMP_TEST(a_link_put_there_meanwhile),
 		TMP_TEST(parents),
+		TMP_TEST(a_kept_directory),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);

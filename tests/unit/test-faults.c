@@ -373,6 +373,56 @@ static void put_after(int rc)
 	tmp_expect("d/f", content, SIZE);
 }
 
+/* New names, and one that is taken: the two ways of a small file, in a directory that is kept. */
+static const char *const fresh[] = {"d/a", "d/b", "d/f"};
+
+static void fresh_before(void)
+{
+	assert_int_equal(mkdir("d", 0755), 0);
+	tmp_text("d/f", "old");
+}
+
+static void keep_first(void *arg, const struct rcp_err *err, unsigned lost)
+{
+	struct rcp_err *first = arg;
+
+	(void)lost;
+	if (!rcp_err_is(first))
+		*first = *err;
+}
+
+static int fresh_run(struct rcp_err *err)
+{
+	const struct rcp_meta meta = {.mode = 0644, .set_times = true};
+	struct rcp_sink_params p = params();
+	struct rcp_sink_puts *puts;
+
+	if (rcp_sink_puts_new(keep_first, err, &puts))
+		return (int)err->code;
+	for (size_t i = 0; i < 3; i++) {
+		p.path = p.shown = fresh[i];
+		rcp_sink_puts_add(puts, &p, content, SIZE, &meta, err);
+	}
+	rcp_sink_puts_free(&puts);
+	return (int)err->code;
+}
+
+static void fresh_after(int rc)
+{
+	struct rcp_err err = {0};
+
+	for (size_t i = 0; i < 3; i++) {
+		size_t len;
+		bool there = access(fresh[i], F_OK) == 0;
+		char *got = there ? tmp_read(fresh[i], &len) : NULL;
+
+		if (!rc || (there && (len != 3 || memcmp(got, "old", 3))))
+			tmp_expect(fresh[i], content, SIZE);
+		free(got);
+	}
+	assert_int_equal(fresh_run(&err), 0);
+}
+
 static int special(const char *path, uint8_t type, const char *link, struct rcp_err *err)
 {
 	const struct rcp_rec_entry e = {.type = type, .link = rcp_span_str(link)};
@@ -554,6 +604,7 @@ static void small_files(void **state)
 {
 	(void)state;
 	each(&(struct scenario){sink_before, put_run, put_after});
+	each(&(struct scenario){fresh_before, fresh_run, fresh_after});
 }
 
 static void special_entries(void **state)

@@ -17,7 +17,7 @@
 #define SIZE	  (20 * CHUNK + 100)
 #define XFS_MAGIC 0x58465342
 
-/* Writes (W), fdatasync (S), fsync (F), renames (R), writeback begun (b) and waited for (B). */
+/* Writes (W), fdatasync (S), fsync (F), renames (R), names for what had none (N), writeback begun (b) and waited for (B). */
 static char trace[64];
 static bool tracing;
 static long fs_type; /* what fstatfs says; 0: the truth */
@@ -54,6 +54,8 @@ REPLACE(int, 'S', fdatasync, "fdatasync", (int fd), (fd))
 REPLACE(int, 'F', fsync, "fsync", (int fd), (fd))
 REPLACE(int, 'R', renameat, "renameat", (int a, const char *from, int b, const char *to),
 	(a, from, b, to))
+REPLACE(int, 'N', linkat, "linkat",
+	(int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags))
 REPLACE(int, 'R', renameat2, "renameat2",
 	(int a, const char *from, int b, const char *to, unsigned flags), (a, from, b, to, flags))
 REPLACE(int, flags & SYNC_FILE_RANGE_WAIT_AFTER ? 'B' : 'b', sync_file_range, "sync_file_range",
@@ -127,12 +129,37 @@ static void claims_and_fsync(void **state)
 	close(p.root);
 }
 
+static void keep_err(void *arg, const struct rcp_err *err, unsigned lost)
+{
+	(void)lost;
+	*(struct rcp_err *)arg = *err;
+}
+
+static void put_two(struct rcp_sink_params *p, const char *wanted)
+{
+	struct rcp_err err[2] = {0};
+	struct rcp_sink_puts *puts;
+
+	assert_int_equal(rcp_sink_puts_new(keep_err, &err[0], &puts), 0);
+	traced(true);
+	p->path = "a";
+	rcp_sink_puts_add(puts, p, content, 100, &meta, &err[0]);
+	p->path = "b";
+	rcp_sink_puts_add(puts, p, content, 200, &meta, &err[1]);
+	rcp_sink_puts_free(&puts);
+	traced(false);
+	assert_string_equal(trace, wanted);
+	assert_false(rcp_err_is(&err[0]) || rcp_err_is(&err[1]));
+	tmp_expect("a", content, 100);
+	tmp_expect("b", content, 200);
+}
+
 /* Without --fsync, too. Of two small files neither waits before both are on their way. */
-static void data_comes_before_its_name(long type, const char *big, const char *small)
+static void data_comes_before_its_name(long type, const char *big, const char *fresh,
+				       const char *taken)
 {
 	struct rcp_sink_params p = params("f");
 	struct rcp_err err = {0};
-	struct rcp_sink_puts *puts;
 	struct rcp_sink *s;
 	unsigned lost;
 
@@ -144,44 +171,34 @@ static void data_comes_before_its_name(long type, const char *big, const char *s
 	assert_int_equal(rcp_sink_commit(s, &meta, &err, &lost), 0);
 	assert_string_equal(trace, big);
 	rcp_sink_close(&s, false);
-	assert_int_equal(rcp_sink_puts_new(&err, &puts), 0);
-	traced(true);
-	p.path = "a";
-	rcp_sink_puts_add(puts, &p, content, 100, &meta, &err, &lost);
-	p.path = "b";
-	rcp_sink_puts_add(puts, &p, content, 200, &meta, &err, &lost);
-	rcp_sink_puts_free(&puts);
-	traced(false);
+	put_two(&p, fresh);
+	put_two(&p, taken);
 	fs_type = 0;
-	assert_string_equal(trace, small);
-	assert_false(rcp_err_is(&err));
-	tmp_expect("a", content, 100);
-	tmp_expect("b", content, 200);
 	close(p.root);
 }
 
 static void on_ext4(void **state)
 {
 	(void)state;
-	data_comes_before_its_name(EXT4_SUPER_MAGIC, "BR", "WbWbBRBR");
+	data_comes_before_its_name(EXT4_SUPER_MAGIC, "BR", "WbWbBNBN", "WbWbBNWbBRRBNWbBRR");
 }
 
 static void on_xfs(void **state)
 {
 	(void)state;
-	data_comes_before_its_name(XFS_MAGIC, "BR", "WbWbBRBR");
+	data_comes_before_its_name(XFS_MAGIC, "BR", "WbWbBNBN", "WbWbBNWbBRRBNWbBRR");
 }
 
 static void on_others(void **state)
 {
 	(void)state;
-	data_comes_before_its_name(BTRFS_SUPER_MAGIC, "SR", "WbWbSRSR");
+	data_comes_before_its_name(BTRFS_SUPER_MAGIC, "SR", "WbWbSNSN", "WbWbSNWbSRRSNWbSRR");
 }
 
 static void in_memory(void **state)
 {
 	(void)state;
-	data_comes_before_its_name(TMPFS_MAGIC, "R", "WbWbRR");
+	data_comes_before_its_name(TMPFS_MAGIC, "R", "WWNN", "WWNWRRNWRR");
 }
 
 int main(void)

@@ -489,22 +489,29 @@ static void small_files_in_one_go(void **state)
 	assert_int_equal(tmp_count("."), 2);
 }
 
+static void keep_err(void *arg, const struct rcp_err *err, unsigned lost)
+{
+	(void)lost;
+	*(struct rcp_err *)arg = *err;
+}
+
 /* More than wait at once, one of them impossible, and one name twice. */
 static void small_files_at_once(void **state)
 {
 	struct rcp_err err[40] = {0};
-	unsigned lost[40];
 	char name[40][16];
+	int number[40];
 	struct rcp_sink_params p = params_of("f", 3);
 	struct rcp_sink_puts *puts;
 
 	(void)state;
 	assert_int_equal(mkdir("n7", 0755), 0);
-	assert_int_equal(rcp_sink_puts_new(&err[0], &puts), 0);
+	assert_int_equal(rcp_sink_puts_new(keep_err, &err[0], &puts), 0);
 	for (int i = 0; i < 40; i++) {
 		snprintf(name[i], sizeof(name[i]), "n%d", i == 21 ? 20 : i);
 		p.path = p.shown = name[i];
-		rcp_sink_puts_add(puts, &p, &i, sizeof(i), &plain, &err[i], &lost[i]);
+		number[i] = i;
+		rcp_sink_puts_add(puts, &p, &number[i], sizeof(i), &plain, &err[i]);
 	}
 	rcp_sink_puts_free(&puts);
 	assert_null(puts);

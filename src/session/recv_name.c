@@ -1,0 +1,315 @@
+/* Entries as the source names them: decoded, looked at by a worker in order, and sent their way. */
+#include "session/recv.h"
+
+#include "file/beneath.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- named: prepared by a worker, in order, batch after batch ---- */
+
+struct rcp_key recv_entry_key(const struct recv_entry *e)
+{
+	return rcp_keys_key(e->r->env.done, e->path, strlen(e->path), e->fid.size,
+			    (uint64_t)e->fid.mtime_s * 1000000000 + e->fid.mtime_ns);
+}
+
+/* The initiator goes by what it knows of this run itself; a responder by what the initiator says. */
+static bool was_done(const struct recv_entry *e)
+{
+	if (e->rec.type != RCP_ENTRY_FILE)
+		return false;
+	if (e->r->env.done)
+		return rcp_keys_has(e->r->env.done, recv_entry_key(e));
+	return (e->rec.flags & RCP_ENTRY_DONE) != 0;
+}
+
+static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept)
+{
+	struct rcp_receiver *r = e->r;
+	bool exists, same;
+
+	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
+	if (e->done)
+		return;
+	if (!(r->opt.flags & (RCP_OPT_UPDATE | RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)) ||
+	    e->rec.type != RCP_ENTRY_FILE)
+		return;
+	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
+		return; /* the open will say why */
+	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) ||
+		  (r->opt.flags & RCP_OPT_UPDATE && same);
+}
+
+static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
+{
+	struct rcp_receiver *r = e->r;
+	struct rcp_meta_options o = {.times = (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0,
+				     .archive = (r->opt.flags & RCP_OPT_ARCHIVE) != 0,
+				     .numeric_ids = (r->opt.flags & RCP_OPT_NUMERIC_IDS) != 0,
+				     .umask = r->opt.umask};
+	struct rcp_err err = {0};
+
+	if (e->met) /* refused when it was named */
+		return;
+	bool dir = e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN);
+
+	if (dir && e->rec.flags & RCP_ENTRY_TOP)
+		rcp_target_begin(r->target);
+	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
+	 * where it leads. What the user named is entered, as with scp. */
+	if (rcp_meta_of(&e->rec, &o, &err, &e->meta) == 0) {
+		if (dir)
+			rcp_sink_mkdir(r->target->root, e->path, e->shown,
+				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
+		else
+			look_first(e, kept);
+	}
+	recv_entry_met(e, &err);
+}
+
+static void batch_work(struct rcp_job *job)
+{
+	struct recv_batch *b = (struct recv_batch *)(void *)job;
+	struct rcp_kept_dir kept;
+
+	rcp_kept_init(&kept);
+	for (struct recv_entry *e = b->head; e; e = e->next)
+		prepare(e, &kept);
+	rcp_kept_close(&kept);
+}
+
+static void route_file(struct recv_entry *e)
+{
+	struct rcp_receiver *r = e->r;
+
+	if (e->fid.size <= r->opt.bundle_bytes) {
+		e->state = RECV_WAITING;
+		recv_answer(e, rcp_span_of(NULL, 0));
+	} else {
+		e->state = RECV_OPENING;
+		recv_list_put(&r->to_open, e);
+	}
+}
+
+static void route(struct recv_entry *e)
+{
+	struct rcp_receiver *r = e->r;
+
+	if (e->met) {
+		recv_entry_fail(e, e->met);
+		return;
+	}
+	if (e->state == RECV_ENDING)
+		return; /* the source took it back */
+	if (e->skip || e->done || r->opt.flags & RCP_OPT_DRY_RUN) {
+		recv_entry_end(e, e->skip ? RCP_STATUS_SKIPPED : RCP_STATUS_OK);
+		return;
+	}
+	switch ((enum rcp_entry_type)e->rec.type) {
+	case RCP_ENTRY_FILE:
+		route_file(e);
+		break;
+	case RCP_ENTRY_DIR:
+		recv_entry_end(e, RCP_STATUS_OK);
+		break;
+	case RCP_ENTRY_DIR_END:
+	case RCP_ENTRY_HARDLINK:
+		e->state = RECV_BARRIER;
+		recv_list_put(&r->barrier, e);
+		break;
+	case RCP_ENTRY_SYMLINK:
+	case RCP_ENTRY_FIFO:
+	case RCP_ENTRY_CHR:
+	case RCP_ENTRY_BLK:
+	case RCP_ENTRY_SOCK:
+		recv_entry_special(e);
+		break;
+	}
+}
+
+static void batch_next(struct rcp_receiver *r);
+
+static void batch_done(struct rcp_job *job)
+{
+	struct recv_batch *b = (struct recv_batch *)(void *)job;
+	struct rcp_receiver *r = b->r;
+
+	r->jobs--;
+	r->batches = b->next;
+	if (!r->batches)
+		r->batch_tail = &r->batches;
+	for (struct recv_entry *e = b->head, *next; e; e = next) {
+		next = e->next;
+		e->next = NULL;
+		route(e);
+		recv_entry_unref(e); /* the batch's */
+	}
+	free(b);
+	batch_next(r);
+	recv_open_pump(r);
+	recv_barrier_pump(r);
+}
+
+static void batch_next(struct rcp_receiver *r)
+{
+	struct recv_batch *b = r->batches;
+
+	if (!b)
+		return;
+	b->job = (struct rcp_job){.work = batch_work, .done = batch_done};
+	recv_job(r, RCP_POOL_START, &b->job);
+}
+
+/* ---- ENTRIES ---- */
+
+/* The name below the root: the one source may get another name than its own. */
+struct naming {
+	struct rcp_span shown, head, rest;
+};
+
+static struct naming naming_of(const struct rcp_target *target, struct rcp_span path)
+{
+	struct naming n = {.shown = rcp_span_str(target->shown), .rest = path};
+
+	if (target->rename) {
+		const uint8_t *slash = memchr(path.data, '/', path.len);
+		size_t first = slash ? (size_t)(slash - path.data) : path.len;
+
+		n.head = rcp_span_str(target->rename);
+		n.rest = rcp_span_of(path.data + first, path.len - first);
+	}
+	return n;
+}
+
+static char *append(char *at, struct rcp_span s)
+{
+	if (s.len)
+		memcpy(at, s.data, s.len);
+	return at + s.len;
+}
+
+static const char *entry_refuse(const struct rcp_rec_entry *rec)
+{
+	const char *why = rcp_path_refuse((const char *)rec->path.data, rec->path.len);
+
+	if (why)
+		return why;
+	if (rec->type < RCP_ENTRY_FILE || rec->type > RCP_ENTRY_DIR_END)
+		return "an entry of an unknown type";
+	if (rec->size > INT64_MAX || rec->mtime_ns > 999999999 || rec->atime_ns > 999999999)
+		return "an entry with a size or time that can't be";
+	if (rec->type == RCP_ENTRY_HARDLINK)
+		return rcp_path_refuse((const char *)rec->link.data, rec->link.len);
+	return NULL;
+}
+
+/* A copy of the record with all that it points to, in one allocation. NULL: no memory. */
+static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_rec_entry *rec)
+{
+	struct naming n = naming_of(r->target, rec->path);
+	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + n.head.len + n.rest.len + 1 + rec->link.len +
+				      rec->user.len + rec->group.len + rec->xattrs.len);
+
+	if (!e)
+		return NULL;
+	*e = (struct recv_entry){.r = r, .id = r->entries.next, .rec = *rec};
+	e->fid = (struct rcp_file_id){.dev = rec->dev, .ino = rec->ino, .size = rec->size,
+				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns};
+	e->shown = (char *)(e + 1);
+	e->path = append(e->shown, n.shown);
+	char *at = append(append(e->path, n.head), n.rest);
+
+	*at++ = 0;
+	e->rec.path = rcp_span_str(e->path);
+	struct rcp_span *const rest[] = {&e->rec.link, &e->rec.user, &e->rec.group, &e->rec.xattrs};
+
+	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
+		struct rcp_span from = *rest[i];
+
+		*rest[i] = rcp_span_of(at, from.len);
+		at = append(at, from);
+	}
+	return e;
+}
+
+/* A second top-level source where there is but one name for it. */
+static void check_top(struct recv_entry *e)
+{
+	struct rcp_receiver *r = e->r;
+
+	if (!(e->rec.flags & RCP_ENTRY_TOP) || e->rec.type == RCP_ENTRY_DIR_END)
+		return;
+	if (r->target->rename && ++r->tops > 1) {
+		struct rcp_err err = {0};
+
+		rcp_err_set(&err, RCP_E_PARTIAL, ENOTDIR, "", e->shown,
+			    "several sources need a target that is a directory");
+		rcp_err_fix(&err, "make the directory first");
+		recv_entry_met(e, &err);
+	}
+}
+
+static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct rcp_rec_entry *rec,
+		     struct rcp_err *err)
+{
+	const char *why = entry_refuse(rec);
+	struct recv_entry *e;
+
+	if (why)
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", why);
+	e = entry_keep(r, rec);
+	if (!e || !rcp_idtab_add(&r->entries, e)) {
+		free(e);
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+	}
+	check_top(e);
+	e->busy++; /* the batch's */
+	if (b->tail)
+		b->tail->next = e;
+	else
+		b->head = e;
+	b->tail = e;
+	r->stats.entries_seen++;
+	if (rec->type == RCP_ENTRY_FILE) {
+		r->stats.files_seen++;
+		r->stats.bytes_seen += rec->size;
+	}
+	return 0;
+}
+
+int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err)
+{
+	struct rcp_rd rd = rcp_rd_of(m->entries.data, m->entries.len);
+	struct rcp_rec_entry rec;
+	uint32_t count = 0;
+	int rc = 1;
+
+	if (m->first != r->entries.next || r->walk_over ||
+	    r->entries.open + (uint64_t)m->count > RECV_ENTRIES_MAX)
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
+				   "the peer broke the protocol: entries out of turn or too many");
+	struct recv_batch *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	b->r = r;
+	while (count <= m->count && (rc = rcp_rec_next(&rd, RCP_REC_ENTRY, &rec)) > 0) {
+		if (entry_new(r, b, &rec, err))
+			break;
+		count++;
+	}
+	bool first = !r->batches;
+
+	*r->batch_tail = b;
+	r->batch_tail = &b->next;
+	if (first)
+		batch_next(r);
+	if (rcp_err_is(err))
+		return (int)err->code;
+	if (rc < 0 || count != m->count)
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
+				   "the peer broke the protocol: malformed entries");
+	return 0;
+}
