@@ -55,6 +55,8 @@ static bool warning_add(struct cli_faults *faults, const struct rcp_fault *fault
 	size_t i = 0;
 
 	faults->warnings++;
+	if (fault->code == RCP_EXIT_LINK || fault->code == RCP_EXIT_CONNECT)
+		return false; /* the connection's: news now, none at the end */
 	while (i < faults->kind_count && !same_kind(&faults->kinds[i].first, fault))
 		i++;
 	if (i == CLI_WARNINGS_KEPT)
