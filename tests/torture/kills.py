@@ -70,6 +70,7 @@ class Point:
         self.twice = rng.random() < 0.2 # the first rerun is killed, too
         self.early = rng.random() < 0.2 # the login may not be over
         self.delay = rng.random() * length if length else 5.5 + rng.random() * 2
+        self.retries = rng.choice([0, 0, 3]) # with some, the run may come back by itself
 
     def process(self):
         """Whose number the kill needs: the initiator's or the server's, ssh's or its other end's."""
@@ -80,7 +81,7 @@ class Point:
     def words(self):
         return '%s %s by %s%s, %s killed%s after %.2f s%s%s%s' % (
             self.kind, self.way, self.transport, ' at %gM' % self.rate if self.rate else '', self.victim,
-            ' twice' if self.twice else '', self.delay, ' of its own' if self.early else '', ', onto old ones' if self.seeded else '', ', changed between' if self.changed else '')
+            ' twice' if self.twice else '', self.delay, ' of its own' if self.early else '', ', onto old ones' if self.seeded else '', ', changed between' if self.changed else '') + (', with retries' if self.retries else '')
 
 
 class Scene:
@@ -114,7 +115,7 @@ class Scene:
     def args(self, rate):
         up = self.p.way == 'up'
         return ['--json', '-a', *self.login, '--transport=' + self.p.transport, '--rcp-path=' + self.there.path('watched'),
-                '-S', self.here.path('ssh-watched'), *(['--bwlimit=%dK' % (rate * 1024)] if rate else []),
+                '-S', self.here.path('ssh-watched'), *(['--bwlimit=%dK' % (rate * 1024)] if rate else []), '--retries=%d' % self.p.retries,
                 ('' if up else self.world.host + ':') + self.src, (self.world.host + ':' if up else '') + self.box + '/']
 
     # ---- the kill ----
