@@ -130,9 +130,14 @@ if [ "$fabric" = siw ]; then
 	result $? "a close on a path that is dead"
 	tc qdisc del dev lo root
 fi
-(sleep 3 && ip link set va down) &
-says 'port' timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check
-wait
+# Not on siw: with a connection open its own driver dies of it on 6.1 (siw_netdev_down).
+if [ "$fabric" = rxe ]; then
+	(sleep 3 && ip link set va down) &
+	says 'port' timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check
+	wait
+else
+	ip link set va down
+fi
 says 'the port is not active but down' "$pair" "${same[@]}"
 ip link set va up
 ip addr flush dev va
