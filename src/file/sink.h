@@ -135,6 +135,11 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
 		    const struct rcp_file_id *id);
 
+/* For one that need not be written: give it mode, owner and attributes where they differ. What the
+ * target can't hold was told when it was written. kept: NULL, or the job's. */
+int rcp_sink_refresh(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		     const struct rcp_meta *meta, struct rcp_err *err);
+
 /* Is there a regular file of this size? */
 bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id);
 

@@ -25,21 +25,30 @@ static bool was_done(const struct recv_entry *e)
 	return (e->rec.flags & RCP_ENTRY_DONE) != 0;
 }
 
-static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept)
+/* With the source's times kept, a file of this size and time is the one that an earlier run wrote. */
+static bool same_will_do(const struct rcp_receiver *r)
+{
+	if (r->opt.flags & RCP_OPT_UPDATE)
+		return true;
+	return (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0 &&
+	       !(r->opt.flags & (RCP_OPT_NO_RESUME | RCP_OPT_VERIFY));
+}
+
+static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct rcp_err *err)
 {
 	struct rcp_receiver *r = e->r;
-	bool exists, same;
+	bool exists, same, keep = (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0;
 
 	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
 	if (e->done)
 		return;
-	if (!(r->opt.flags & (RCP_OPT_UPDATE | RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)) ||
-	    e->rec.type != RCP_ENTRY_FILE)
+	if (e->rec.type != RCP_ENTRY_FILE || !(same_will_do(r) || r->opt.flags & RCP_OPT_SKIP_EXISTING))
 		return;
 	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
 		return; /* the open will say why */
-	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) ||
-		  (r->opt.flags & RCP_OPT_UPDATE && same);
+	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) || (same && same_will_do(r));
+	if (same && e->skip && keep && !(r->opt.flags & (RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)))
+		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &e->meta, err);
 }
 
 static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
@@ -64,7 +73,7 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 			rcp_sink_mkdir(r->target->root, e->path, e->shown,
 				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
 		else
-			look_first(e, kept);
+			look_first(e, kept, &err);
 	}
 	recv_entry_met(e, &err);
 }

@@ -117,12 +117,23 @@ archive() {
 	clean dst
 }
 
-# Again, over what is there.
+# Again, over what is there: nothing is sent, and what was changed but the content is kept up with.
 archive_again() {
 	rcp -a "$@"
-	rcp -a "$@"
+	chmod 640 src/l/file
+	! is_root || chown 12:34 src/l/d/inner
+	rcp --json -a "$@"
 	rc_is 0
+	sum_is .bytes 0
+	sum_is .skipped 2 # the others are links
 	alike src/l dst/l %T@
+	is 'the mode' "$(stat -c %a dst/l/file)" 640
+	! is_root || is 'the owner' "$(stat -c %u:%g dst/l/d/inner)" 12:34
+	rcp --json -a --no-resume "$@"
+	sum_is .skipped 0
+	sum_is .files 2
+	chmod 644 src/l/file
+	! is_root || chown 0:0 src/l/d/inner
 	[ dst/l/file -ef dst/l/hard ] || fail 'hard links are files of their own'
 	clean dst
 }
