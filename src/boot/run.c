@@ -590,10 +590,11 @@ static int make_sender(struct rcp_run *run, const struct rcp_session_options *o,
 
 static int make_receiver(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
 {
-	bool dir = (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
+	bool pairs = (o->flags & RCP_OPT_PAIRS) != 0; /* names below the target, which is made where it is not there */
+	bool dir = pairs || (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
 
-	if (rcp_target_resolve(run->req.target, run->req.source, (o->flags & RCP_OPT_TARGET_DIR) != 0,
-			       dir, err, &run->target))
+	if (rcp_target_resolve(run->req.target, run->req.source,
+			       pairs || (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
 		return (int)err->code;
 	run->target_open = true;
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);

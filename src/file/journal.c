@@ -3,7 +3,7 @@
  *
  *   header, 64 bytes                                record, 16 bytes, from offset 64 on
  *    0  U32 magic "rcpJ" (0x7263704a)                0  U64 index of the chunk
- *    4  U16 version, 1                               8  U32 CRC-32 of the chunk's bytes
+ *    4  U16 version, 2                               8  U32 CRC-32 of the chunk's bytes
  *    6  U16 length of the header, 64                12  U32 check: CRC-32 of bytes 0 to 11,
  *    8  U64 source's device                                 begun with the header's CRC
  *   16  U64 source's inode
@@ -11,7 +11,8 @@
  *   32  U64 source's mtime, seconds (two's complement)
  *   40  U32 source's mtime, nanoseconds
  *   44  U32 chunk size in bytes
- *   48  12 bytes zero
+ *   48  U64 source's ctime, nanoseconds
+ *   56  4 bytes zero
  *   60  U32 CRC-32 of bytes 0 to 59
  *
  * Chunk i is bytes [i * chunk size, (i + 1) * chunk size) of the file, cut at its size.
@@ -37,7 +38,7 @@
 #include <unistd.h>
 
 #define MAGIC	     UINT32_C(0x7263704a)
-#define VERSION	     1
+#define VERSION	     2
 #define HEADER_BYTES 64
 #define RECORD_BYTES 16
 #define BATCH	     1024 /* records a read or write */
@@ -54,6 +55,7 @@ static void header_encode(const struct rcp_journal_key *key, uint8_t h[HEADER_BY
 	rcp_put_u64(h + 32, (uint64_t)key->id.mtime_s);
 	rcp_put_u32(h + 40, key->id.mtime_ns);
 	rcp_put_u32(h + 44, key->chunk_bytes);
+	rcp_put_u64(h + 48, key->id.ctime);
 	rcp_put_u32(h + 60, rcp_crc32(0, h, 60));
 }
 

@@ -33,6 +33,7 @@ int rcp_meta_of(const struct rcp_rec_entry *entry, const struct rcp_meta_options
 	*out = (struct rcp_meta){
 		.mode = exact ? entry->mode & 07777u
 			      : entry->mode & 0777u & ~(uint32_t)options->umask,
+		.new_mode = !exact,
 		.set_times = exact,
 		.set_owner = options->archive,
 		.mtime = {.tv_sec = (time_t)entry->mtime_s, .tv_nsec = (long)entry->mtime_ns},

@@ -14,6 +14,7 @@
 /* What the target is to get; made from an entry and the options by rcp_meta_of. Owns its memory. */
 struct rcp_meta {
 	uint32_t mode; /* permission bits, final */
+	bool new_mode; /* of a new file: without -p one that is replaced keeps its own */
 	bool set_times, set_owner;
 	struct timespec mtime, atime;
 	uint32_t uid, gid;

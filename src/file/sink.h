@@ -159,13 +159,14 @@ struct rcp_target {
 };
 /*
  * source: the one source as the user wrote it, or NULL. A directory that such a copy makes under a new
- * name has .<name>.rcp-new with these bytes beside it until all of it is there: the same copy, run
+ * name has .<name>.rcp-new with these bytes and its inode beside it until all of it is there: the same copy, run
  * again, goes on into it, not into a directory within it.
  */
 int rcp_target_resolve(const char *target, const char *source, bool must_be_dir, bool source_is_dir,
 		       struct rcp_err *err, struct rcp_target *out);
-/* Before the directory `rename` is made (not where it is there already), and when all is there. */
-void rcp_target_begin(const struct rcp_target *target);
+/* Is there nothing under the new name? When the directory has been made; when all is there. */
+bool rcp_target_is_new(const struct rcp_target *target);
+void rcp_target_made(const struct rcp_target *target);
 void rcp_target_done(const struct rcp_target *target);
 void rcp_target_free(struct rcp_target *target);
 

@@ -158,9 +158,26 @@ int rcp_sink_complete(const struct rcp_part *part, const struct rcp_meta *meta, 
 	return 0;
 }
 
+/* As when the file were written into: who could not read the old content can't read the new. */
+static const struct rcp_meta *keep_mode(const struct rcp_part *part, const struct rcp_meta *meta,
+					struct rcp_meta *kept)
+{
+	struct stat st;
+
+	if (!meta || !meta->new_mode || fstatat(part->dir, part->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISREG(st.st_mode))
+		return meta;
+	*kept = *meta;
+	kept->mode = st.st_mode & 0777;
+	return kept;
+}
+
 int rcp_sink_finish(struct rcp_part *part, const struct rcp_meta *meta, bool sync, bool checked,
 		    struct rcp_err *err, unsigned *lost)
 {
+	struct rcp_meta kept;
+
+	meta = keep_mode(part, meta, &kept);
 	if (rcp_sink_complete(part, meta, sync, err, lost) || rcp_part_place(part, checked, err))
 		return (int)err->code;
 	if (sync && rcp_io_sync_dir(part->dir) < 0)

@@ -16,6 +16,7 @@ struct rcp_file_id {
 	uint64_t dev, ino, size;
 	int64_t mtime_s;
 	uint32_t mtime_ns;
+	uint64_t ctime; /* nanoseconds; for the journal alone: a content may change and its mtime be put back */
 };
 
 struct rcp_source;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,21 +81,43 @@ static int make_directory(const char *path, struct rcp_err *err, struct rcp_targ
 
 /* ---- a directory under a new name, not yet complete ---- */
 
-void rcp_target_begin(const struct rcp_target *t)
+bool rcp_target_is_new(const struct rcp_target *t)
 {
-	char mark[NAME_MAX + 1];
 	struct stat st;
 
-	if (!t->rename || !t->source || fstatat(t->root, t->rename, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return;
+	return t->rename && t->source && fstatat(t->root, t->rename, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+	       errno == ENOENT;
+}
+
+/* What the mark of this directory holds: malloc'ed, or NULL. */
+static char *mark_text(const struct stat *st, const char *source)
+{
+	size_t room = strlen(source) + 64;
+	char *text = malloc(room);
+
+	if (text)
+		snprintf(text, room, "%llu %llu %s", (unsigned long long)st->st_dev,
+			 (unsigned long long)st->st_ino, source);
+	return text;
+}
+
+/* Where it can't be written a rerun makes a directory within: scp's rule, and no data is lost. */
+void rcp_target_made(const struct rcp_target *t)
+{
+	char mark[NAME_MAX + 1], *text = NULL;
+	struct stat st;
+	int fd = -1;
+
 	rcp_part_name(t->rename, RCP_NEW_SUFFIX, mark);
 	unlinkat(t->root, mark, 0);
-	int fd = openat(t->root, mark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-
-	/* Without it a rerun makes a directory within: scp's rule, and no data is lost. */
-	if (fd >= 0 && rcp_io_pwrite(fd, t->source, strlen(t->source), 0) < 0)
+	if (fstatat(t->root, t->rename, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		text = mark_text(&st, t->source);
+	if (text)
+		fd = openat(t->root, mark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0 && rcp_io_pwrite(fd, text, strlen(text), 0) < 0)
 		unlinkat(t->root, mark, 0);
 	rcp_io_close(&fd);
+	free(text);
 }
 
 void rcp_target_done(const struct rcp_target *t)
@@ -116,25 +139,28 @@ static int open_parent(const char *path, const char *slash)
 	return fd;
 }
 
-/* Was the directory at path begun by a copy of this source, and not completed? */
-static bool was_begun(const char *path, const char *source)
+/* Was the directory at path, st, begun by a copy of this source, and not completed? */
+static bool was_begun(const char *path, const struct stat *st, const char *source)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	char mark[NAME_MAX + 1], said[4096 + 1];
-	struct stat st;
-	ssize_t n;
+	char mark[NAME_MAX + 1], said[4096 + 64], *want = mark_text(st, source);
+	struct stat own;
 
-	if (rcp_path_refuse(name, strlen(name)))
+	if (!want || rcp_path_refuse(name, strlen(name))) {
+		free(want);
 		return false;
+	}
 	rcp_part_name(name, RCP_NEW_SUFFIX, mark);
 	int dir = open_parent(path, slash);
 	int fd = dir < 0 ? -1 : openat(dir, mark, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	bool ours = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+	bool ours = fd >= 0 && fstat(fd, &own) == 0 && S_ISREG(own.st_mode) && own.st_uid == geteuid();
+	ssize_t n = ours ? read(fd, said, sizeof(said)) : -1;
+	bool same = n >= 0 && (size_t)n == strlen(want) && memcmp(said, want, (size_t)n) == 0;
 
-	n = ours ? read(fd, said, sizeof(said)) : -1;
 	rcp_io_close(&fd);
 	rcp_io_close(&dir);
-	return n >= 0 && (size_t)n == strlen(source) && memcmp(said, source, (size_t)n) == 0;
+	free(want);
+	return same;
 }
 
 /* path: without slashes at the end (but "/"), had_slash tells of them. */
@@ -147,7 +173,7 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 	if (!there && errno != ENOENT)
 		return rcp_io_fail(err, errno, "stat", path);
 	if (there && S_ISDIR(st.st_mode)) {
-		bool begun = !must_be_dir && source_is_dir && out->source && was_begun(path, out->source);
+		bool begun = !must_be_dir && source_is_dir && out->source && was_begun(path, &st, out->source);
 
 		return begun ? under_new_name(path, err, out) : into_directory(path, err, out);
 	}

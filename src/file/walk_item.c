@@ -40,6 +40,7 @@ static void fill(struct rcp_walk *w, const struct stat *st, enum rcp_entry_type 
 		.gid = st->st_gid,
 		.dev = st->st_dev,
 		.ino = st->st_ino,
+		.ctime = (uint64_t)st->st_ctim.tv_sec * 1000000000 + (uint64_t)st->st_ctim.tv_nsec,
 		.path = rcp_span_of(w->wire, w->wire_len),
 	};
 	if (!w->opt.archive)

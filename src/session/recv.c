@@ -187,7 +187,7 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 		tell_lost(e);
 	count_end(r, e, status);
 	/* What the target has under that name is then no file to link another name to. */
-	if (status == RCP_STATUS_FAILED && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
+	if ((status == RCP_STATUS_FAILED || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
 		rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
 		result_with_error(r, e->id, status, e->err);

@@ -51,6 +51,7 @@ struct recv_entry {
 	struct rcp_sink *sink;
 	unsigned busy;
 	bool end_seen, skip, keep, checkpointing;
+	bool left; /* by --skip-existing: what is there is something else */
 	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;

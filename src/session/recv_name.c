@@ -47,6 +47,7 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
 		return; /* the open will say why */
 	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) || (same && same_will_do(r));
+	e->left = e->skip && !same;
 	if (same && e->skip && keep && !(r->opt.flags & (RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)))
 		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &e->meta, err);
 }
@@ -64,8 +65,8 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 		return;
 	bool dir = e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN);
 
-	if (dir && e->rec.flags & RCP_ENTRY_TOP)
-		rcp_target_begin(r->target);
+	bool fresh = dir && e->rec.flags & RCP_ENTRY_TOP && rcp_target_is_new(r->target);
+
 	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
 	 * where it leads. What the user named is entered, as with scp. */
 	if (rcp_meta_of(&e->rec, &o, &err, &e->meta) == 0) {
@@ -74,6 +75,8 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
 		else
 			look_first(e, kept, &err);
+		if (fresh && !rcp_err_is(&err))
+			rcp_target_made(r->target);
 	}
 	recv_entry_met(e, &err);
 }
@@ -217,22 +220,28 @@ static const char *entry_refuse(const struct rcp_rec_entry *rec)
 /* A copy of the record with all that it points to, in one allocation. NULL: no memory. */
 static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_rec_entry *rec)
 {
-	struct naming n = naming_of(r->target, rec->path);
-	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + n.head.len + n.rest.len + 1 + rec->link.len +
-				      rec->user.len + rec->group.len + rec->xattrs.len);
+	struct naming n = naming_of(r->target, rec->path), to = {.rest = rec->link};
+
+	if (rec->type == RCP_ENTRY_HARDLINK) /* to a path of the same tree, under the same new name */
+		to = naming_of(r->target, rec->link);
+	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + n.head.len + n.rest.len + 1 + to.head.len +
+				      to.rest.len + rec->user.len + rec->group.len + rec->xattrs.len);
 
 	if (!e)
 		return NULL;
 	*e = (struct recv_entry){.r = r, .id = r->entries.next, .rec = *rec};
 	e->fid = (struct rcp_file_id){.dev = rec->dev, .ino = rec->ino, .size = rec->size,
-				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns};
+				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns,
+				      .ctime = rec->ctime};
 	e->shown = (char *)(e + 1);
 	e->path = append(e->shown, n.shown);
 	char *at = append(append(e->path, n.head), n.rest);
 
 	*at++ = 0;
 	e->rec.path = rcp_span_str(e->path);
-	struct rcp_span *const rest[] = {&e->rec.link, &e->rec.user, &e->rec.group, &e->rec.xattrs};
+	e->rec.link = rcp_span_of(at, to.head.len + to.rest.len);
+	at = append(append(at, to.head), to.rest);
+	struct rcp_span *const rest[] = {&e->rec.user, &e->rec.group, &e->rec.xattrs};
 
 	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
 		struct rcp_span from = *rest[i];

@@ -524,11 +524,14 @@ void rcp_sender_free(struct rcp_sender **sp)
 
 const struct rcp_session_stats *rcp_sender_stats(struct rcp_sender *s)
 {
+	/* All of it may be on its way, and not there yet. */
+	const struct send_entry *e = s->current ? s->current : rcp_idtab_lowest(&s->entries);
+
 	s->stats.current = NULL;
-	if (s->current) {
-		s->stats.current = s->current->name;
-		s->stats.current_bytes = s->current->cursor;
-		s->stats.current_size = s->current->fid.size;
+	if (e && e->type == RCP_ENTRY_FILE) {
+		s->stats.current = e->name;
+		s->stats.current_bytes = e->cursor;
+		s->stats.current_size = e->fid.size;
 	}
 	return &s->stats;
 }

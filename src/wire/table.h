@@ -266,6 +266,7 @@
 	F(S, U64, size)                                                                               \
 	F(S, U64, mtime_s)                                                                            \
 	F(S, U32, mtime_ns)                                                                           \
+	F(S, U64, ctime)                                                                              \
 	F(S, U64, atime_s)                                                                            \
 	F(S, U32, atime_ns)                                                                           \
 	F(S, U32, uid)                                                                                \

@@ -103,6 +103,20 @@ changed_between() {
 	mv keep src/f
 }
 
+# And one whose size and time of modification are as before.
+changed_in_secret() {
+	begin_copy "$1" || return
+	kill -INT "$copy"
+	reap 15 "$copy"
+	rc_is 130
+	cp -p src/f keep
+	printf other | dd of=src/f bs=1 seek=100 conv=notrunc status=none
+	touch -r keep src/f
+	again
+	sum_is .resumed_bytes 0
+	mv keep src/f
+}
+
 start_over() {
 	begin_copy up || return
 	kill -INT "$copy"
@@ -194,6 +208,7 @@ t 'SIGHUP up, ssh' signalled HUP 143 terminated up --transport=ssh
 t 'SIGINT down, ssh' signalled INT 130 interrupted down --transport=ssh
 t 'the source changed in between, up' changed_between up
 t 'the source changed in between, down' changed_between down
+t 'the source was changed in secret' changed_in_secret up
 t 'a rerun with --no-resume' start_over
 t 'SIGINT with --no-resume' keep_nothing
 t 'SIGINT twice' impatient

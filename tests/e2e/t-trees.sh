@@ -138,6 +138,44 @@ archive_again() {
 	clean dst
 }
 
+# A tree with hard links under a new name; something else has the old one at the target.
+renamed_links() {
+	mkdir -p dst/l/d
+	echo other | tee dst/l/file dst/l/d/hard2 >dst/l/hard
+	rcp -a "${@:1:1}" "${2}new"
+	rc_is 0
+	alike src/l dst/new %T@
+	[ dst/new/file -ef dst/new/hard ] && [ dst/new/file -ef dst/new/d/hard2 ] || fail 'hard links are files of their own'
+	is 'what was there' "$(cat dst/l/file dst/l/hard | sort -u)" other
+}
+
+# A first name that is left alone has no second name.
+skipped_links() {
+	mkdir dst/l
+	echo other | tee dst/l/file >dst/l/hard
+	mkdir dst/l/d
+	echo other >dst/l/d/hard2
+	rm dst/l/hard
+	rcp --json -a --skip-existing "$@"
+	is 'no link to another content' "$(cat dst/l/hard 2>/dev/null)" ''
+}
+
+# The mode of what is replaced stays without -p; --files-from makes its target.
+kept_mode() {
+	echo old >dst/zero
+	chmod 600 dst/zero
+	rcp src/t/zero src/t/exec "$1"
+	rc_is 0
+	mode_is dst/zero 600
+	mode_is dst/exec 755
+	rcp -p src/t/zero "$1"
+	mode_is dst/zero 640
+	printf 'a/b/c/one\n' >list
+	rcp --files-from=list src/t "${1}made"
+	rc_is 0
+	same src/t/a/b/c/one dst/made/a/b/c/one
+}
+
 loops() {
 	mkdir -p src/loop/in
 	echo x >src/loop/x
@@ -322,6 +360,8 @@ for side in up down local; do
 	t "$side: -r follows links" followed "${S}src/l" "${T}dst/"
 	t "$side: -a keeps links" archive "${S}src/l" "${T}dst/"
 	t "$side: -a again" archive_again "${S}src/l" "${T}dst/"
+	t "$side: -a, a new name" renamed_links "${S}src/l" "${T}dst/"
+	t "$side: -a, links to what is left alone" skipped_links "${S}src/l" "${T}dst/"
 	t "$side: 2000 small files" many "${S}src/many" "${T}dst/"
 	t "$side: deep" deep "${S}src/deep" "${T}dst/"
 	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
@@ -335,6 +375,8 @@ t 'up: a hard link to what failed' link_to_failed
 t 'up: --files-from through a link' link_on_the_way
 t 'up: --exclude' excluded src/x "box:$dir/dst/"
 t 'down: --exclude' excluded "box:$dir/src/x" dst/
+t 'what is there keeps its mode, up' kept_mode "box:$dir/dst/"
+t 'what is there keeps its mode, local' kept_mode dst/
 t 'modes and umask' modes
 t 'the umask of the other host' remote_umask
 t 'a directory without -r, up' no_recursion "box:$dir/dst/"

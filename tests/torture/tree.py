@@ -246,7 +246,8 @@ class Mutator(Maker):
             os.rmdir(p) if os.path.isdir(p) and not os.path.islink(p) else os.unlink(p)
 
     def rewrite(self, path):
-        """Grow, shrink or change in place, with the old time of modification now and then."""
+        """Grow, shrink or change in place; with another size now and then with the old time of modification. (What keeps
+        both is, with -a, not sent again: see -p in rcp(1).)"""
         rng, st = self.rng, os.lstat(path)
         self.open_up(path, 0o600)
         with open(path, 'r+b') as f:
@@ -259,7 +260,7 @@ class Mutator(Maker):
             elif st.st_size:
                 f.seek(rng.randrange(st.st_size))
                 f.write(b'changed'[:st.st_size])
-        if rng.random() < 0.3:
+        if rng.random() < 0.3 and os.lstat(path).st_size != st.st_size:
             os.utime(path, ns=(st.st_mtime_ns, st.st_mtime_ns))
 
     def bare(self, path):
