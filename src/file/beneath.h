@@ -40,7 +40,7 @@ int rcp_beneath_parent(int root, const char *path, const char **leaf);
  */
 struct rcp_kept_dir {
 	int fd; /* -1: none */
-	bool local; /* its file system has nothing to say at a close */
+	bool local; /* its file system has nothing to say at a close, and keeps times to the nanosecond */
 	bool memory; /* and no disk */
 	bool taken; /* no file gets a name here that was made without one: see sink_put.c */
 	size_t len;

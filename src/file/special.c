@@ -242,11 +242,14 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 	return rc;
 }
 
-/* Some file systems keep times to the microsecond, second or so: then the rest was cut off. */
-static bool same_time(const struct timespec *have, int64_t sec, uint32_t ns)
+/* Some file systems keep times to the microsecond, second or so: then the rest was cut off. Not those
+ * that are known to keep all of it. */
+static bool same_time(const struct timespec *have, int64_t sec, uint32_t ns, bool exact)
 {
 	if (have->tv_sec != sec)
 		return false;
+	if (exact)
+		return (uint32_t)have->tv_nsec == ns;
 	for (uint32_t grain = 1; grain <= 1000000000; grain *= 10) {
 		if ((uint32_t)have->tv_nsec == ns - ns % grain)
 			return true;
@@ -327,6 +330,6 @@ int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool 
 		return errno == ENOENT ? 0 : -1;
 	*exists = true;
 	*same = id && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size &&
-		same_time(&st.st_mtim, id->mtime_s, id->mtime_ns);
+		same_time(&st.st_mtim, id->mtime_s, id->mtime_ns, kept && kept->local);
 	return 0;
 }

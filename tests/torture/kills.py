@@ -214,6 +214,10 @@ class Scene:
 
     def economy(self, result, claimed):
         s = result.summary
+        if s.get('skipped') == 1: # it was complete, and looks it: nothing is to be moved
+            if s['bytes'] or s['zero_copy_bytes'] + s['staged_bytes']:
+                self.faults.append('skipped, but %d bytes were moved' % (s['zero_copy_bytes'] + s['staged_bytes']))
+            return
         resumed, moved = s.get('resumed_bytes', -1), s.get('zero_copy_bytes', 0) + s.get('staged_bytes', 0)
         whole, size = self.p.tree_seed % 2 == 0, self.p.size
         if resumed != claimed:
