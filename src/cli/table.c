@@ -55,7 +55,7 @@ const struct cli_option cli_options[] = {
 	{ROW('0', NULL, NULL, WHAT), KEEP(FLAG, nul_names),
 	 .help = "names in --files-from end with NUL, not newline"},
 	{ROW(0, "dry-run", NULL, WHAT), KEEP(FLAG, copy.dry_run),
-	 .help = "tell what would be copied, write nothing"},
+	 .help = "tell which files would be copied, write nothing"},
 
 	{ROW(0, "verify", NULL, TRUST), KEEP(FLAG, copy.verify),
 	 .help = "read each file back from the target's disk and compare"},
@@ -121,7 +121,7 @@ const struct cli_option cli_options[] = {
 	{ROW(0, "bwlimit", "RATE", MOVE), KEEP(RATE, copy.limit_bytes_per_second),
 	 .min = 1, .max = INT64_MAX, .help = "at most RATE bytes a second; K M G T are powers of 1024"},
 	{ROW(0, "encrypt", "WHEN", MOVE), KEEP(WORD, copy.encryption), .words = encryptions,
-	 .help = "seal chunks: auto is on TCP and ssh, not on RDMA"},
+	 .help = "seal chunks: not in this version, always is refused"},
 
 	{ROW('q', "quiet", NULL, SHOW), KEEP(FLAG, quiet), .ssh = 'q',
 	 .help = "errors only: no progress, no warnings"},
