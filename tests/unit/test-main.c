@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ static void child(const char *line, int in, int out, int err)
 {
 	char copy[1024], *words[32];
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails ends here, and so does its rcp */
 	snprintf(copy, sizeof(copy), "%s", line);
 	split(copy, words);
 	dup2(in, 0);
