@@ -170,8 +170,7 @@ static int open_either(struct rcp_part *part)
 static int taken(const struct rcp_part *part, struct rcp_err *err)
 {
 	rcp_err_set(err, RCP_E_IO, 0, "flock", part->shown, "another rcp is writing this file");
-	rcp_err_fix(err, "let it finish or end it, then run the same command again; "
-			 "or is it one copy with two sources of this name?");
+	rcp_err_fix(err, "let it finish or end it, then run the same command again");
 	return RCP_E_IO;
 }
 

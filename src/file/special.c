@@ -99,7 +99,7 @@ int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_l
 int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta,
 		     struct rcp_err *err, unsigned *lost)
 {
-	const char *why = rcp_path_refuse(path, strlen(path));
+	const char *why = strcmp(path, ".") ? rcp_path_refuse(path, strlen(path)) : NULL;
 	struct rcp_meta final = *meta;
 	struct stat st;
 

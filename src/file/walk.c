@@ -40,6 +40,7 @@ void rcp_walk_free(struct rcp_walk **walk)
 		globfree(&w->globbed);
 	rcp_excludes_free(&w->excludes);
 	rcp_links_free(&w->links);
+	rcp_walk_seen_free(w);
 	free(w->stack);
 	free(w->pair);
 	free(w->xattrs);

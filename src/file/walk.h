@@ -4,9 +4,8 @@
  * directories). Worker threads; blocks; one caller at a time.
  *
  * What an argument is called at the target: its last component, slashes at its end taken off
- * ("dir/sub/" is "sub"). "." ".." "x/.." "x/." get the name that the directory has where it is (`-r
- * .` in /home/me copies a directory "me": an entry can't be called "."); "/" has none and is an
- * error. A slash behind a symlink means what it leads to, also with -a.
+ * ("dir/sub/" is "sub"). "." ".." "x/.." "x/." and "/" have none: what is in them goes into the target
+ * itself, with paths that begin below it and the flag INSIDE; the directory is "." then. A slash behind a symlink means what it leads to, also with -a.
  *
  * Each DIR is followed, after all that is in it, by a DIR_END with the same path and metadata.
  * Without -a symlinks are followed; one that leads back to a directory it is in is skipped with a
@@ -14,6 +13,9 @@
  * as argument. Directories are entered through their parent's descriptor, so with -a no symlink
  * that is put into the tree meanwhile leads out of it; open_path is checked by opening it with the
  * entry's identity.
+ *
+ * Two arguments that meet at the target: directories are merged, of two files the second is an error;
+ * the same file or directory twice is a warning. Of names listed twice as pairs the first is taken.
  *
  * Pairs: "a/b/c" gives DIR a, DIR a/b, FILE a/b/c; names in one directory, one after another, share
  * its DIR and DIR_END. "//", "." and a slash in front are taken out; ".." is an error.

@@ -18,28 +18,10 @@ static int too_long(const char *path, struct rcp_err *err)
 	return -1;
 }
 
-/* What "." ".." "x/.." are called where they are; an entry can't be sent under such a name. */
-static int name_in_place(struct rcp_walk *w, struct rcp_err *err)
-{
-	char *real = realpath(w->open, NULL), *slash = real ? strrchr(real, '/') : NULL;
-	int rc = 0;
-
-	if (!real)
-		rc = rcp_walk_fail(w, err, errno, "realpath");
-	else if (slash[1] == 0) {
-		rcp_err_set(err, RCP_E_PARTIAL, 0, "", w->open,
-			    "the root directory has no name to copy it under");
-		rcp_err_fix(err, "name what is in it: /*");
-		rc = -1;
-	} else {
-		w->wire_len = strlen(slash + 1);
-		memcpy(w->wire, slash + 1, w->wire_len + 1);
-	}
-	free(real);
-	return rc;
-}
-
-/* Set both paths for an argument. *had_slash: it ended with one, so it must be a directory. */
+/*
+ * Set both paths for an argument. *had_slash: it ended with one, so it must be a directory. "." ".." "x/." and "/"
+ * are no names: what is in them goes into the target itself.
+ */
 static int name_argument(struct rcp_walk *w, const char *path, bool *had_slash, struct rcp_err *err)
 {
 	size_t len = strlen(path);
@@ -53,10 +35,10 @@ static int name_argument(struct rcp_walk *w, const char *path, bool *had_slash, 
 	w->open[w->open_len = len] = 0;
 	const char *slash = strrchr(w->open, '/'), *name = slash ? slash + 1 : w->open;
 
-	if (rcp_path_refuse(name, strlen(name)))
-		return name_in_place(w, err);
-	w->wire_len = strlen(name);
-	memcpy(w->wire, name, w->wire_len + 1);
+	w->inside = rcp_path_refuse(name, strlen(name)) != NULL;
+	w->wire_len = w->inside ? 0 : strlen(name);
+	memcpy(w->wire, name, w->wire_len);
+	w->wire[w->wire_len] = 0;
 	return 0;
 }
 
@@ -71,7 +53,11 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 	if (had_slash && stat(w->open, &st) == 0 && !S_ISDIR(st.st_mode))
 		return rcp_walk_fail(w, err, ENOTDIR, "stat");
 	/* A slash behind a symlink means what it leads to, as everywhere. */
-	return rcp_walk_visit(w, AT_FDCWD, w->open, !w->opt.archive || had_slash, item, err);
+	bool follow = !w->opt.archive || had_slash;
+
+	if (rcp_walk_begun(w, follow, err))
+		return -1;
+	return rcp_walk_visit(w, AT_FDCWD, w->open, follow, item, err);
 }
 
 /* A backslash, too: who quotes \\* for a pattern quotes the rest of the name alike. */
@@ -233,6 +219,10 @@ int rcp_walk_pair(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err
 		w->pair = normalise(*w->paths++, err);
 		if (!w->pair)
 			return -1;
+		if (rcp_walk_listed(w)) {
+			pair_drop(w);
+			return 0;
+		}
 	}
 	ssize_t done = pair_done(w);
 

@@ -1,6 +1,6 @@
 /*
  * The inside of a walk, for the files that make it up: walk.c (what comes next), walk_arg.c (the
- * arguments and their names), walk_dir.c (directories being read), walk_item.c (a name made into an
+ * arguments and their names), walk_seen.c (arguments that meet), walk_dir.c (directories being read), walk_item.c (a name made into an
  * entry).
  */
 #ifndef RCP_FILE_WALK_INT_H
@@ -49,6 +49,10 @@ struct rcp_walk {
 	char *pair;	       /* the pair under way: normalised, malloc'ed; NULL: none */
 	struct rcp_excludes *excludes;
 	struct rcp_links links;
+	void *seen; /* walk_seen.c: the arguments that have begun, by name */
+	const struct rcp_seen *argument; /* at hand */
+	size_t arguments;
+	struct rcp_keys *listed; /* pairs that have begun */
 
 	struct rcp_frame *stack;
 	size_t depth, cap;
@@ -56,6 +60,7 @@ struct rcp_walk {
 	/* the name at hand; NUL-ended */
 	char open[RCP_WALK_PATH_MAX + 1], wire[RCP_WALK_PATH_MAX + 1];
 	size_t open_len, wire_len;
+	bool inside; /* the argument's own name is no part of wire, which may be empty */
 
 	/* what the last item points to */
 	char link[RCP_WALK_PATH_MAX + 2];
@@ -84,6 +89,16 @@ int rcp_walk_dir_item(struct rcp_walk *w, enum rcp_entry_type type, struct rcp_w
 /* Is what w->wire names excluded? */
 bool rcp_walk_excluded(const struct rcp_walk *w, bool is_dir);
 int rcp_walk_fail(const struct rcp_walk *w, struct rcp_err *err, int sys_errno, const char *call);
+
+/* walk_seen.c: an argument begins: w->open, w->wire. 0, or -1 and *err. */
+int rcp_walk_begun(struct rcp_walk *w, bool followed, struct rcp_err *err);
+/* Does an earlier argument bring something to this path of the target, that this can't be merged with? *err says it. */
+bool rcp_walk_met(struct rcp_walk *w, const struct stat *st, struct rcp_err *err);
+/* Pairs. Does an earlier one name w->pair, or a directory that it is in? If not it is remembered. */
+bool rcp_walk_listed(struct rcp_walk *w);
+/* Was what w->wire names in a listed directory a pair of its own, and so copied? */
+bool rcp_walk_was_listed(const struct rcp_walk *w);
+void rcp_walk_seen_free(struct rcp_walk *w);
 
 /* walk_dir.c */
 /* Open it and push its frame. 0, or -1 and *err. implied: don't list it. */

@@ -41,7 +41,8 @@ static void fill(struct rcp_walk *w, const struct stat *st, enum rcp_entry_type 
 		.dev = st->st_dev,
 		.ino = st->st_ino,
 		.ctime = (uint64_t)st->st_ctim.tv_sec * 1000000000 + (uint64_t)st->st_ctim.tv_nsec,
-		.path = rcp_span_of(w->wire, w->wire_len),
+		.path = w->wire_len ? rcp_span_of(w->wire, w->wire_len) : rcp_span_str("."),
+		.flags = w->inside ? RCP_ENTRY_INSIDE : 0,
 	};
 	if (!w->opt.archive)
 		return;
@@ -191,7 +192,7 @@ static int visit_leaf(struct rcp_walk *w, int dirfd, const char *name, bool nofo
 	}
 	if (type == RCP_ENTRY_FILE) {
 		item->entry.size = (uint64_t)st->st_size;
-		item->entry.flags = has_holes(st) ? RCP_ENTRY_SPARSE : 0;
+		item->entry.flags |= has_holes(st) ? RCP_ENTRY_SPARSE : 0;
 	} else if (type == RCP_ENTRY_CHR || type == RCP_ENTRY_BLK) {
 		item->entry.rdev = st->st_rdev;
 	} else if (type == RCP_ENTRY_SYMLINK && read_link(w, dirfd, name, &item->entry, err)) {
@@ -204,12 +205,14 @@ static int visit_leaf(struct rcp_walk *w, int dirfd, const char *name, bool nofo
 	return emit(w, nofollow, item);
 }
 
-/* Pairs have no argument directory that patterns would be below. */
+/* Where the argument's own name is not in the path all of it is below the directory that patterns start at. */
 bool rcp_walk_excluded(const struct rcp_walk *w, bool is_dir)
 {
 	const char *first = strchr(w->wire, '/'), *last = strrchr(w->wire, '/');
-	const char *below = w->opt.pairs ? w->wire : first ? first + 1 : "";
+	const char *below = w->opt.pairs || w->inside ? w->wire : first ? first + 1 : "";
 
+	if (!w->wire_len)
+		return false;
 	return rcp_excluded(w->excludes, below, last ? last + 1 : w->wire, is_dir);
 }
 
@@ -220,8 +223,10 @@ int rcp_walk_visit(struct rcp_walk *w, int dirfd, const char *name, bool follow,
 
 	if (fstatat(dirfd, name, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
 		return rcp_walk_fail(w, err, errno, "stat");
-	if (rcp_walk_excluded(w, S_ISDIR(st.st_mode)))
+	if (rcp_walk_excluded(w, S_ISDIR(st.st_mode)) || rcp_walk_was_listed(w))
 		return 0;
+	if (rcp_walk_met(w, &st, err))
+		return -1;
 	return S_ISDIR(st.st_mode) ? visit_dir(w, dirfd, name, !follow, &st, item, err)
 				   : visit_leaf(w, dirfd, name, !follow, &st, item, err);
 }

@@ -70,10 +70,10 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
 	 * where it leads. What the user named is entered, as with scp. */
 	if (rcp_meta_of(&e->rec, &o, &err, &e->meta) == 0) {
-		if (dir)
+		if (dir && strcmp(e->path, ".") != 0) /* the target is there */
 			rcp_sink_mkdir(r->target->root, e->path, e->shown,
 				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
-		else
+		else if (!dir)
 			look_first(e, kept, &err);
 		if (fresh && !rcp_err_is(&err))
 			rcp_target_made(r->target);
@@ -176,16 +176,26 @@ static void batch_next(struct rcp_receiver *r)
 
 /* ---- ENTRIES ---- */
 
-/* The name below the root: the one source may get another name than its own. */
+/* The name below the root: the one source may get another name than its own, or bring none. */
 struct naming {
 	struct rcp_span shown, head, rest;
+	bool slash; /* between head and rest */
 };
 
-static struct naming naming_of(const struct rcp_target *target, struct rcp_span path)
+static bool is_dot(struct rcp_span path)
+{
+	return path.len == 1 && path.data[0] == '.';
+}
+
+static struct naming naming_of(const struct rcp_target *target, struct rcp_span path, bool inside)
 {
 	struct naming n = {.shown = rcp_span_str(target->shown), .rest = path};
 
-	if (target->rename) {
+	if (target->rename && inside) {
+		n.head = rcp_span_str(target->rename);
+		n.slash = !is_dot(path);
+		n.rest = n.slash ? path : rcp_span_of(NULL, 0);
+	} else if (target->rename) {
 		const uint8_t *slash = memchr(path.data, '/', path.len);
 		size_t first = slash ? (size_t)(slash - path.data) : path.len;
 
@@ -202,11 +212,25 @@ static char *append(char *at, struct rcp_span s)
 	return at + s.len;
 }
 
+static size_t naming_len(const struct naming *n)
+{
+	return n->head.len + n->slash + n->rest.len;
+}
+
+static char *append_path(char *at, const struct naming *n)
+{
+	at = append(at, n->head);
+	if (n->slash)
+		*at++ = '/';
+	return append(at, n->rest);
+}
+
 static const char *entry_refuse(const struct rcp_rec_entry *rec)
 {
 	const char *why = rcp_path_refuse((const char *)rec->path.data, rec->path.len);
+	bool dir = rec->type == RCP_ENTRY_DIR || rec->type == RCP_ENTRY_DIR_END;
 
-	if (why)
+	if (why && !(dir && rec->flags & RCP_ENTRY_INSIDE && is_dot(rec->path)))
 		return why;
 	if (rec->type < RCP_ENTRY_FILE || rec->type > RCP_ENTRY_DIR_END)
 		return "an entry of an unknown type";
@@ -220,12 +244,13 @@ static const char *entry_refuse(const struct rcp_rec_entry *rec)
 /* A copy of the record with all that it points to, in one allocation. NULL: no memory. */
 static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_rec_entry *rec)
 {
-	struct naming n = naming_of(r->target, rec->path), to = {.rest = rec->link};
+	bool inside = rec->flags & RCP_ENTRY_INSIDE;
+	struct naming n = naming_of(r->target, rec->path, inside), to = {.rest = rec->link};
 
 	if (rec->type == RCP_ENTRY_HARDLINK) /* to a path of the same tree, under the same new name */
-		to = naming_of(r->target, rec->link);
-	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + n.head.len + n.rest.len + 1 + to.head.len +
-				      to.rest.len + rec->user.len + rec->group.len + rec->xattrs.len);
+		to = naming_of(r->target, rec->link, inside);
+	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + naming_len(&n) + 1 + naming_len(&to) +
+				      rec->user.len + rec->group.len + rec->xattrs.len);
 
 	if (!e)
 		return NULL;
@@ -235,12 +260,12 @@ static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_re
 				      .ctime = rec->ctime};
 	e->shown = (char *)(e + 1);
 	e->path = append(e->shown, n.shown);
-	char *at = append(append(e->path, n.head), n.rest);
+	char *at = append_path(e->path, &n);
 
 	*at++ = 0;
 	e->rec.path = rcp_span_str(e->path);
-	e->rec.link = rcp_span_of(at, to.head.len + to.rest.len);
-	at = append(append(at, to.head), to.rest);
+	e->rec.link = rcp_span_of(at, naming_len(&to));
+	at = append_path(at, &to);
 	struct rcp_span *const rest[] = {&e->rec.user, &e->rec.group, &e->rec.xattrs};
 
 	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {

@@ -76,6 +76,7 @@ enum rcp_entry_type {
 #define RCP_ENTRY_SPARSE 0x01 /* has holes: zero blocks are not written */
 #define RCP_ENTRY_TOP 0x02    /* one of the user's arguments: the target rules apply */
 #define RCP_ENTRY_WAY 0x04    /* a directory on the way to a listed name: a symlink there is entered */
+#define RCP_ENTRY_INSIDE 0x10 /* its path is below the target itself, whose name it doesn't hold; "." is the target */
 #define RCP_ENTRY_DONE 0x08   /* committed earlier in this run: not wanted again where it is there */
 
 enum rcp_status { RCP_STATUS_OK = 0, RCP_STATUS_FAILED = 1, RCP_STATUS_SKIPPED = 2, RCP_STATUS_WARNED = 3 };

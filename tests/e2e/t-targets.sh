@@ -64,6 +64,51 @@ for side in up down local; do
 	t "$side: dir/ to d" ok dst/d src/d -r "${S}src/d/" "${T}dst"
 	t "$side: dir to new" ok dst/new src/d -r "${S}src/d" "${T}dst/new"
 	t "$side: dir to new/" ok dst/new src/d -r "${S}src/d" "${T}dst/new/"
+	contents() {
+		local way=${1:-}
+
+		mkdir dst/d
+		cp src/f dst/d/mine
+		rcp -r ${way:+"$way"} "${S}src/d/." "${T}dst/d"
+		rc_is 0
+		same src/f dst/d/mine
+		rm dst/d/mine
+		same_tree src/d dst/d
+		rcp -r ${way:+"$way"} "${S}src/d/." "${S}src/d" "${S}src/d/sub/.." "${T}dst/d"
+		rc_is 0
+		same_tree src/d dst/d/d
+		rm -r dst/d/d
+		same_tree src/d dst/d
+		rcp -r ${way:+"$way"} "${S}src/d/sub/.." "${T}dst/new/"
+		rc_is 0
+		same_tree src/d dst/new
+		clean dst
+	}
+	t "$side: what is in dir, by dir/." contents
+	t "$side: what is in dir, by dir/., with -a" contents -a
+	same_name() {
+		mkdir -p src/o/d
+		data src/o/f 300000
+		data src/o/d/x 300000
+		data src/o/d/new 300000
+		rcp --json "${S}src/f" "${S}src/o/f" "${S}src/g" "${T}dst"
+		rc_is 1
+		err_has 'src/o/f: left out: what is copied from '
+		same src/f dst/f
+		same src/g dst/g
+		is 'copied' "$(summary .files)" 2
+		rcp -r "${S}src/d" "${S}src/o/d" "${T}dst"
+		rc_is 1
+		err_has 'src/o/d/x: left out: what is copied from '
+		same src/d/x dst/d/x
+		same src/o/d/new dst/d/new
+		rcp -r "${S}src/d" "${S}src/d/" "${T}dst"
+		rc_is 0
+		err_has 'named twice: copied once'
+		clean dst
+		rm -r src/o
+	}
+	t "$side: two sources of one name" same_name
 	t "$side: no such directory" bad 1 'No such file or directory' "${S}src/f" "${T}dst/no/such/f"
 	over() {
 		echo old >dst/f

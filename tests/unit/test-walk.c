@@ -100,13 +100,81 @@ static void names_of_arguments(void **state)
 	       "F* file\n");
 	expect(walk_all((const char *[]){"file/", NULL}, &plain), "! file: Not a directory\n");
 	expect(walk_all((const char *[]){"top/b/..", NULL}, &r),
-	       "D* top\nF top/a\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/empty\nE top/empty\nF "
-	       "top/z\nE* top\n");
+	       "D* .\nF a\nD b\nF b/x\n\xff -y\nE b\nD empty\nE empty\nF z\nE* .\n");
 	assert_int_equal(chdir("top/empty"), 0);
-	expect(walk_all((const char *[]){".", NULL}, &r), "D* empty\nE* empty\n");
-	expect(walk_all((const char *[]){"../b/.", NULL}, &r), "D* b\nF b/x\n\xff -y\nE* b\n");
-	expect(walk_all((const char *[]){"/", NULL}, &r),
-	       "! /: the root directory has no name to copy it under\n");
+	expect(walk_all((const char *[]){".", NULL}, &r), "D* .\nE* .\n");
+	expect(walk_all((const char *[]){"../b/.", "../b", NULL}, &r),
+	       "D* .\nF x\n\xff -y\nE* .\nD* b\nF b/x\n\xff -y\nE* b\n");
+}
+
+static void arguments_that_meet(void **state)
+{
+	const char *const patterns[] = {"/left", NULL};
+	const struct rcp_walk_options r = {.recursive = true, .excludes = patterns}, plain = {0};
+
+	(void)state;
+	make_tree();
+	assert_int_equal(mkdir("o", 0755), 0);
+	assert_int_equal(mkdir("o/top", 0755), 0);
+	assert_int_equal(mkdir("o/b", 0755), 0);
+	tmp_text("o/file", "other");
+	tmp_text("o/top/a", "other");
+	tmp_text("o/top/new", "other");
+	tmp_text("o/top/left", "not copied");
+	tmp_text("left", "copied");
+	tmp_text("o/b/n", "other");
+	expect(walk_all((const char *[]){"file", "o/file", "./file", NULL}, &plain),
+	       "F* file\n! o/file: left out: what is copied from file has the same name there\n"
+	       "? ./file: named twice: copied once\n");
+	expect(walk_all((const char *[]){"top/", "o/top", NULL}, &r),
+	       "D* top\nF top/a\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/empty\nE top/empty\nF top/z\nE* top\n"
+	       "D* top\n! o/top/a: left out: what is copied from top has the same name there\nF top/new\nE* top\n");
+	/* One by its name, the other by what is in it; what a pattern leaves out meets nothing. */
+	expect(walk_all((const char *[]){"o/top/.", "top/b/", "top/a", "left", "top/b/.", "file", "top/b/..", NULL}, &r),
+	       "D* .\nF a\nF new\nE* .\nD* b\nF b/x\n\xff -y\nE* b\n"
+	       "! top/a: left out: what is copied from o/top/. has the same name there\n"
+	       "F* left\nD* .\nF x\n\xff -y\nE* .\nF* file\n"
+	       "D* .\n? top/b/../a: named twice: copied once\n"
+	       "? top/b/../b: named twice: copied once\nD empty\nE empty\nF z\nE* .\n");
+	expect(walk_all((const char *[]){"top/b", "o/b", "top/b", NULL}, &r),
+	       "D* b\nF b/x\n\xff -y\nE* b\nD* b\nF b/n\nE* b\n? top/b: named twice: copied once\n");
+}
+
+static void listed_twice(void **state)
+{
+	const struct rcp_walk_options r = {.recursive = true, .pairs = true},
+				      plain = {.pairs = true};
+
+	(void)state;
+	make_tree();
+	expect(walk_all((const char *[]){"file", "top/z", "./top//z", "file", NULL}, &plain),
+	       "F* file\nD* top\nF top/z\nE* top\n");
+	expect(walk_all((const char *[]){"top/b", "top/b/x\n\xff -y", "top/a", "top", "top/z", NULL}, &r),
+	       "D* top\nD top/b\nF top/b/x\n\xff -y\nE top/b\nF top/a\nE* top\n"
+	       "D* top\nD top/empty\nE top/empty\nF top/z\nE* top\n");
+}
+
+static void inside_the_target(void **state)
+{
+	const char *const patterns[] = {"/a", ".", "sub/n", NULL};
+	const struct rcp_walk_options o = {.recursive = true, .archive = true, .excludes = patterns};
+	const char *args[] = {"top/.", NULL};
+	struct rcp_walk_item item;
+	enum rcp_severity severity;
+	struct rcp_err err = {0};
+	struct rcp_walk *w;
+
+	(void)state;
+	make_tree();
+	assert_int_equal(mkdir("top/sub", 0755), 0);
+	tmp_text("top/sub/n", "left out");
+	assert_int_equal(link("top/z", "top/zz"), 0);
+	expect(walk_all(args, &o), "D* .\nD b\nF b/x\n\xff -y\nE b\nD empty\nE empty\nD sub\nE sub\nF z\nH zz>z\nE* .\n");
+	assert_int_equal(rcp_walk_new(args, &o, &err, &w), 0);
+	while (rcp_walk_next(w, &item, &err, &severity) == 1)
+		assert_true(item.entry.flags & RCP_ENTRY_INSIDE);
+	assert_false(rcp_err_is(&err));
+	rcp_walk_free(&w);
 }
 
 static void what_an_entry_says(void **state)
@@ -317,7 +385,7 @@ static void pairs(void **state)
 	expect(walk_all((const char *[]){"top/b/c/d", "./top//a", "/file", "top/b/c", NULL}, &o),
 	       "D* top\nD top/b\nD top/b/c\nF top/b/c/d\nE top/b/c\nE top/b\nF top/a\nE* top\nF* "
 	       "file\n"
-	       "D* top\nD top/b\nD top/b/c\nF top/b/c/d\nE top/b/c\nE top/b\nE* top\n");
+	       "D* top\nD top/b\nD top/b/c\nE top/b/c\nE top/b\nE* top\n");
 	expect(walk_all(
 		       (const char *[]){"../x", "a/../../x", "", "nope/x", "file/x", "top/z", NULL},
 		       &o),
@@ -507,6 +575,9 @@ int main(void)
 		TMP_TEST(special_files),
 		TMP_TEST(hard_links),
 		TMP_TEST(excludes),
+		TMP_TEST(inside_the_target),
+		TMP_TEST(arguments_that_meet),
+		TMP_TEST(listed_twice),
 		TMP_TEST(patterns_as_arguments),
 		TMP_TEST(home_directories),
 		TMP_TEST(pairs),
