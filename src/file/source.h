@@ -70,7 +70,7 @@ struct rcp_window {
 	void *map; /* as mapped, for unmapping and registering: whole pages */
 	size_t map_len;
 };
-int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len, bool populate,
+int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len,
 		   struct rcp_err *err, struct rcp_window *out);
 void rcp_window_unmap(struct rcp_window *window);
 

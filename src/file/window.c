@@ -23,7 +23,7 @@ static int check_end(const struct rcp_source *s, uint64_t end, struct rcp_err *e
 	return RCP_E_PARTIAL;
 }
 
-int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len, bool populate,
+int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len,
 		   struct rcp_err *err, struct rcp_window *out)
 {
 	uint64_t size = rcp_source_id(source)->size, page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -37,11 +37,12 @@ int rcp_window_map(const struct rcp_source *source, uint64_t offset, size_t len,
 	if (check_end(source, offset + len, err))
 		return (int)err->code;
 	size_t map_len = (size_t)((lead + len + page - 1) & ~(page - 1));
-	void *map = mmap(NULL, map_len, PROT_READ, MAP_SHARED | (populate ? MAP_POPULATE : 0),
-			 rcp_source_fd(source), (off_t)(offset - lead));
+	/* No MAP_POPULATE: where a block can't be read Linux (6.1 to 6.12 at least) tries it again for ever. */
+	void *map = mmap(NULL, map_len, PROT_READ, MAP_SHARED, rcp_source_fd(source), (off_t)(offset - lead));
 
 	if (map == MAP_FAILED)
 		return rcp_io_fail(err, errno, "mmap", rcp_source_path(source));
+	madvise(map, map_len, MADV_SEQUENTIAL); /* a hint */
 	out->map = map;
 	out->map_len = map_len;
 	out->data = (const uint8_t *)map + lead;

@@ -251,8 +251,7 @@ static void window_map_work(struct rcp_job *job)
 {
 	struct send_window *w = window_of(job);
 
-	if (rcp_window_map(w->entry->source, w->offset, w->len, !w->link->caps.needs_mem, &w->err,
-			   &w->map)) {
+	if (rcp_window_map(w->entry->source, w->offset, w->len, &w->err, &w->map)) {
 		w->lost = !w->err.sys_errno; /* truncated */
 		return;
 	}

@@ -484,7 +484,7 @@ static int source_uses(struct rcp_source *s, uint8_t *buf, struct rcp_err *err)
 	if (rcp_source_read_direct(s, 0, buf, SIZE, err, &crc))
 		return (int)err->code;
 	assert_int_equal(crc, want);
-	if (rcp_window_map(s, 0, SIZE, true, err, &w))
+	if (rcp_window_map(s, 0, SIZE, err, &w))
 		return (int)err->code;
 	assert_true(memcmp(w.data, content, SIZE) == 0);
 	rcp_window_unmap(&w);

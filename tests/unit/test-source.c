@@ -182,7 +182,7 @@ static void windows(void **state)
 	uint32_t crc;
 
 	(void)state;
-	assert_int_equal(rcp_window_map(s, 5000, 10000, true, &err, &w), 0);
+	assert_int_equal(rcp_window_map(s, 5000, 10000, &err, &w), 0);
 	assert_int_equal(w.len, 10000);
 	assert_int_equal((uintptr_t)w.map % 4096, 0);
 	assert_true(memcmp(w.data, data + 5000, 10000) == 0);
@@ -190,16 +190,16 @@ static void windows(void **state)
 	assert_int_equal(crc, rcp_crc32(0, data + 5000, 10000));
 	rcp_window_unmap(&w);
 	assert_null(w.map);
-	assert_int_equal(rcp_window_map(s, SIZE, 1u << 20, false, &err, &w),
+	assert_int_equal(rcp_window_map(s, SIZE, 1u << 20, &err, &w),
 			 0); /* cut at the end */
 	assert_int_equal(w.len, 77);
 	assert_true(memcmp(w.data, data + SIZE, 77) == 0);
 	rcp_window_unmap(&w);
-	assert_int_equal(rcp_window_map(s, SIZE + 77, 4096, false, &err, &w), 0);
+	assert_int_equal(rcp_window_map(s, SIZE + 77, 4096, &err, &w), 0);
 	assert_null(w.data);
 	rcp_window_unmap(&w);
 	assert_int_equal(truncate("f", 4096), 0);
-	assert_int_equal(rcp_window_map(s, 0, 8192, false, &err, &w), RCP_E_PARTIAL);
+	assert_int_equal(rcp_window_map(s, 0, 8192, &err, &w), RCP_E_PARTIAL);
 	assert_non_null(strstr(err.text, "truncated"));
 	rcp_source_close(&s);
 	free(data);
@@ -232,7 +232,7 @@ static void lost_pages_are_an_error_not_a_death(void **state)
 
 	(void)state;
 	rcp_sigbus_install();
-	assert_int_equal(rcp_window_map(s, 0, SIZE, false, &err, &w), 0);
+	assert_int_equal(rcp_window_map(s, 0, SIZE, &err, &w), 0);
 	assert_int_equal(truncate("f", 5000), 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, crc_of_lost_pages, &w), 0);
@@ -269,7 +269,7 @@ static void sigbus_elsewhere_is_deadly(void **state)
 			if (how == 0)
 				raise(SIGBUS);
 			rcp_source_open("g", false, NULL, &err, &s);
-			rcp_window_map(s, 0, 4, false, &err, &w);
+			rcp_window_map(s, 0, 4, &err, &w);
 			if (truncate("g", 0) == 0)
 				_exit(*(volatile const uint8_t *)w.data);
 			_exit(1);
