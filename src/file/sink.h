@@ -121,12 +121,14 @@ int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t 
  * keeps its mode, as with scp. */
 int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_link,
 		   struct rcp_err *err);
-int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta,
+/* sync: the directory is on disk, and its name where it is in the root itself. */
+int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost);
 /* Symlink, hard link, FIFO, device, socket: made beside and renamed over what is there (not over a
- * directory). meta is not applied to a hard link. */
+ * directory). meta is not applied to a hard link. sync: a name in the root is on disk; for others the end of
+ * their directory does it. */
 int rcp_sink_special(int root, const char *path, const char *shown,
-		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta,
+		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost);
 
 /* --update, --skip-existing: is there a target already (of any type), and is it a regular file of

@@ -96,7 +96,15 @@ int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_l
 	return (int)err->code;
 }
 
-int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta,
+/* A name in the root itself: of others the end of their directory sees to it. */
+static int sync_top(int root, const char *path, const char *shown, struct rcp_err *err)
+{
+	if (!strchr(path, '/') && rcp_io_sync_dir(root) < 0)
+		return rcp_io_fail(err, errno, "fsync directory", shown);
+	return 0;
+}
+
+int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost)
 {
 	const char *why = strcmp(path, ".") ? rcp_path_refuse(path, strlen(path)) : NULL;
@@ -117,6 +125,10 @@ int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct
 		final.mode |= st.st_mode & S_ISGID; /* the parent's gift */
 	if (!rcp_err_is(err) && (meta->set_times || meta->set_owner || is_ours(&st)))
 		rcp_meta_apply(fd, shown, &final, err, lost);
+	if (sync && !rcp_err_is(err) && fsync(fd) < 0)
+		rcp_io_fail(err, errno, "fsync directory", shown);
+	if (sync && !rcp_err_is(err))
+		sync_top(root, path, shown, err);
 	rcp_io_close(&fd);
 	return (int)err->code;
 }
@@ -217,7 +229,7 @@ static int place(const struct rcp_part *at, const char *make, struct rcp_err *er
 }
 
 int rcp_sink_special(int root, const char *path, const char *shown,
-		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta,
+		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost)
 {
 	char make[NAME_MAX + 1];
@@ -239,7 +251,7 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 	if (rc || entry->type == RCP_ENTRY_HARDLINK)
 		unlinkat(at.dir, make, 0);
 	rcp_part_close(&at);
-	return rc;
+	return !rc && sync ? sync_top(root, path, shown, err) : rc;
 }
 
 /* Some file systems keep times to the microsecond, second or so: then the rest was cut off. Not those

@@ -196,7 +196,7 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 	} else {
 		result_plain(r, e->id, status);
 	}
-	if (e->rec.type == RCP_ENTRY_FILE)
+	if (e->rec.type == RCP_ENTRY_FILE || rcp_entry_told(e->rec.type, r->opt.flags))
 		tell_file(e, status);
 	if (r->results.len > RCP_FRAME_MAX / 4)
 		flush_results(r);

@@ -344,12 +344,13 @@ static void special_work(struct rcp_job *job)
 {
 	struct recv_entry *e = entry_of(job);
 	int root = e->r->target->root;
+	bool sync = e->r->opt.flags & RCP_OPT_FSYNC;
 	struct rcp_err err = {0};
 
 	if (e->rec.type == RCP_ENTRY_DIR_END)
-		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, &err, &e->lost);
+		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, sync, &err, &e->lost);
 	else
-		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, &err, &e->lost);
+		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, sync, &err, &e->lost);
 	recv_entry_met(e, &err);
 }
 

@@ -149,6 +149,8 @@ static void entry_result(struct rcp_sender *s, struct send_entry *e, const struc
 		s->stats.bytes_done += failed || r->status == RCP_STATUS_SKIPPED ? 0 : e->fid.size;
 		if (r->status == RCP_STATUS_SKIPPED || failed)
 			s->stats.bytes_seen -= e->fid.size; /* not to be waited for */
+	} else if (rcp_entry_told((uint8_t)e->type, s->opt.flags)) {
+		tell_file(s, e, (enum rcp_status)r->status);
 	}
 	s->stats.failed += failed;
 	s->stats.skipped += r->status == RCP_STATUS_SKIPPED;

@@ -64,6 +64,12 @@ struct rcp_session_stats {
 	uint64_t current_bytes, current_size;
 };
 
+/* Is an entry without data of its own told with the files? --dry-run does, of what would get a name. */
+static inline bool rcp_entry_told(uint8_t type, uint64_t flags)
+{
+	return flags & RCP_OPT_DRY_RUN && type != RCP_ENTRY_FILE && type != RCP_ENTRY_DIR && type != RCP_ENTRY_DIR_END;
+}
+
 /* Worst of two verdicts: integrity, then I/O, then link, then partial. */
 enum rcp_code rcp_code_worse(enum rcp_code a, enum rcp_code b);
 

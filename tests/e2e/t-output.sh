@@ -145,6 +145,15 @@ dry() {
 	old dst/f
 	rcp --dry-run src/gone "$1"
 	rc_is 1
+	mkdir src/special
+	ln -s nowhere src/special/link
+	mkfifo src/special/fifo
+	ln src/f src/special/hard
+	ln src/f src/special/hard2
+	rcp --dry-run -a src/special "$1"
+	rc_is 0
+	is 'what has no data' "$(cut -f 1,2 out | sort | uniq -c | tr -s ' \t\n' ' ')" ' 3 would copy 0 B 1 would copy 293.0 KiB '
+	rm -r src/special
 }
 
 update() {

@@ -429,7 +429,7 @@ static int special(const char *path, uint8_t type, const char *link, struct rcp_
 	const struct rcp_meta meta = {.mode = 0600, .set_times = true};
 	unsigned lost;
 
-	return rcp_sink_special(root, path, path, &e, &meta, err, &lost);
+	return rcp_sink_special(root, path, path, &e, &meta, false, err, &lost);
 }
 
 static int special_run(struct rcp_err *err)
@@ -441,7 +441,7 @@ static int special_run(struct rcp_err *err)
 	    special("n/l", RCP_ENTRY_SYMLINK, "anywhere", err) ||
 	    special("n/h", RCP_ENTRY_HARDLINK, "f", err) ||
 	    special("n/p", RCP_ENTRY_FIFO, "", err) ||
-	    rcp_sink_dir_end(root, "n", "n", &meta, err, &lost))
+	    rcp_sink_dir_end(root, "n", "n", &meta, false, err, &lost))
 		return (int)err->code;
 	return 0;
 }

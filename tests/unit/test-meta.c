@@ -328,17 +328,17 @@ static void directories(void **state)
 	assert_int_equal(st.st_mode & 0700, 0700);
 	assert_int_equal(rcp_sink_mkdir(here(), "d/e", "d/e", false, &err), 0);
 	tmp_text("d/f", "");
-	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, false, &err, &lost), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0550); /* source's 0555, umask 027 */
 	/* It is there now. Without -p an existing directory gets its mode back ... */
 	assert_int_equal(chmod("d", 0700), 0);
 	assert_int_equal(rcp_sink_mkdir(here(), "d", "d", false, &err), 0);
-	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, false, &err, &lost), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0700);
 	/* ... and with -p the source's mode and times. */
-	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &exact, &err, &lost), 0);
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &exact, false, &err, &lost), 0);
 	assert_int_equal(stat("d", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0555);
 	assert_int_equal(st.st_mtim.tv_sec, 1000);
@@ -373,9 +373,9 @@ static void directories_that_can_not_be(void **state)
 	err = (struct rcp_err){0};
 	assert_int_equal(rcp_sink_mkdir(root, "out/x", "out/x", false, &err), RCP_E_PARTIAL);
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_dir_end(root, "out", "out", &m, &err, &lost), RCP_E_PARTIAL);
+	assert_int_equal(rcp_sink_dir_end(root, "out", "out", &m, false, &err, &lost), RCP_E_PARTIAL);
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_dir_end(root, "../outside", "x", &m, &err, &lost), RCP_E_PARTIAL);
+	assert_int_equal(rcp_sink_dir_end(root, "../outside", "x", &m, false, &err, &lost), RCP_E_PARTIAL);
 	assert_int_equal(tmp_count("outside"), 0);
 	err = (struct rcp_err){0};
 	assert_int_equal(rcp_sink_mkdir(root, "inlink", "inlink", false, &err), 0); /* as scp: entered */
@@ -476,7 +476,7 @@ static void attributes_that_went(void **state)
 	add_xattr(&w, "user.kept", "new");
 	m.xattrs = w.data;
 	m.xattrs_len = (uint32_t)w.len;
-	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, &err, &lost), 0);
+	assert_int_equal(rcp_sink_dir_end(here(), "d", "d", &m, false, &err, &lost), 0);
 	assert_int_equal(lost, 0);
 	assert_int_equal(getxattr("d", "user.kept", value, sizeof(value)), 3);
 	assert_memory_equal(value, "new", 3);
@@ -495,7 +495,7 @@ static int special(int root, const char *path, struct rcp_rec_entry *e, const ch
 	if (link)
 		e->link = rcp_span_str(link);
 	m = meta_of(e, &archive);
-	int rc = rcp_sink_special(root, path, path, e, &m, err, &lost);
+	int rc = rcp_sink_special(root, path, path, e, &m, false, err, &lost);
 
 	if (!rc)
 		assert_int_equal(lost, 0);

@@ -129,6 +129,45 @@ static void claims_and_fsync(void **state)
 	close(p.root);
 }
 
+static void a_special(struct rcp_sink_params *p, const char *path, bool sync, const char *wanted)
+{
+	const struct rcp_rec_entry link = {.type = RCP_ENTRY_SYMLINK, .link = rcp_span_str("to")};
+	struct rcp_err err = {0};
+	unsigned lost;
+
+	traced(true);
+	assert_int_equal(rcp_sink_special(p->root, path, path, &link, &meta, sync, &err, &lost), 0);
+	traced(false);
+	assert_string_equal(trace, wanted);
+}
+
+/* With --fsync what has no data is on disk, too: the end of a directory sees to the names in it. */
+static void names_and_fsync(void **state)
+{
+	const struct rcp_meta dir = {.mode = 0700};
+	struct rcp_sink_params p = params("f");
+	struct rcp_err err = {0};
+	unsigned lost;
+
+	(void)state;
+	assert_int_equal(rcp_sink_mkdir(p.root, "d", "d", false, &err), 0);
+	assert_int_equal(rcp_sink_mkdir(p.root, "d/e", "d/e", false, &err), 0);
+	a_special(&p, "l", true, "RF");
+	a_special(&p, "d/l", true, "R");
+	a_special(&p, "l", false, "R");
+	traced(true);
+	assert_int_equal(rcp_sink_dir_end(p.root, "d/e", "d/e", &dir, true, &err, &lost), 0);
+	assert_string_equal(trace, "F");
+	traced(true);
+	assert_int_equal(rcp_sink_dir_end(p.root, "d", "d", &dir, true, &err, &lost), 0);
+	assert_string_equal(trace, "FF"); /* itself, and its name */
+	traced(true);
+	assert_int_equal(rcp_sink_dir_end(p.root, "d", "d", &dir, false, &err, &lost), 0);
+	traced(false);
+	assert_string_equal(trace, "");
+	close(p.root);
+}
+
 static void keep_err(void *arg, const struct rcp_err *err, unsigned lost)
 {
 	(void)lost;
@@ -204,8 +243,8 @@ static void in_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TMP_TEST(claims_and_fsync), TMP_TEST(on_ext4),	 TMP_TEST(on_xfs),
-		TMP_TEST(on_others),	    TMP_TEST(in_memory),
+		TMP_TEST(claims_and_fsync), TMP_TEST(names_and_fsync), TMP_TEST(on_ext4),
+		TMP_TEST(on_xfs),	    TMP_TEST(on_others),       TMP_TEST(in_memory),
 	};
 
 	tmp_noise(content, SIZE, 42);
