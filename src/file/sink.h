@@ -111,10 +111,6 @@ void rcp_sink_puts_add(struct rcp_sink_puts *puts, const struct rcp_sink_params 
 		       const void *data, size_t len, const struct rcp_meta *meta, void *arg);
 void rcp_sink_puts_free(struct rcp_sink_puts **puts);
 
-/* One small file from beginning to end. */
-int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
-		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost);
-
 /* Directories and the entries that have no data. Existing directories are fine, and symlinks to
  * directories below the root, unless replace_link: then a directory takes the symlink's place. They are made u+rwx (a new one 01700: the sticky bit says that rcp
  * made it) until rcp_sink_dir_end sets the mode. Without -p or -a a directory that was there before

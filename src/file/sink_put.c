@@ -242,32 +242,3 @@ void rcp_sink_puts_free(struct rcp_sink_puts **puts)
 	free(*puts);
 	*puts = NULL;
 }
-
-/* ---- one alone ---- */
-
-struct outcome {
-	struct rcp_err *err;
-	unsigned *lost;
-};
-
-static void note_outcome(void *arg, const struct rcp_err *err, unsigned lost)
-{
-	struct outcome *o = arg;
-
-	*o->err = *err;
-	*o->lost = lost;
-}
-
-int rcp_sink_put(const struct rcp_sink_params *params, const void *data, size_t len,
-		 const struct rcp_meta *meta, struct rcp_err *err, unsigned *lost)
-{
-	struct outcome o = {.err = err, .lost = lost};
-	struct rcp_sink_puts *puts;
-
-	*lost = 0;
-	if (rcp_sink_puts_new(note_outcome, err, &puts))
-		return (int)err->code;
-	rcp_sink_puts_add(puts, params, data, len, meta, &o);
-	rcp_sink_puts_free(&puts);
-	return (int)err->code;
-}

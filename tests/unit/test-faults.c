@@ -22,6 +22,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 
+#include "put-one.h"
 #include "tmpdir.h"
 
 static struct {
@@ -357,7 +358,7 @@ static int put_run(struct rcp_err *err)
 	unsigned lost;
 
 	p.verify = true;
-	return rcp_sink_put(&p, content, SIZE, &meta, err, &lost);
+	return put_one(&p, content, SIZE, &meta, err, &lost);
 }
 
 static void put_after(int rc)

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "put-one.h"
 #include "tmpdir.h"
 
 #define CHUNK 65536u
@@ -277,7 +278,7 @@ static void two_copies_into_one_target(void **state)
 
 	(void)state;
 	open_fails(&p, RCP_E_IO, "another rcp is writing this file");
-	assert_int_equal(rcp_sink_put(&p, "x", 1, &plain, &err, &lost), RCP_E_IO);
+	assert_int_equal(put_one(&p, "x", 1, &plain, &err, &lost), RCP_E_IO);
 	assert_true(tmp_exists(".f.rcp-part")); /* the first one's is not removed */
 	rcp_sink_close(&s, false);
 	s = open_ok(&p);
@@ -293,7 +294,7 @@ static void what_a_file_may_not_replace(void **state)
 	(void)state;
 	assert_int_equal(mkdir("x", 0755), 0);
 	open_fails(&p, RCP_E_PARTIAL, "a directory has this name");
-	assert_int_equal(rcp_sink_put(&p, "abc", 3, &plain, &err, &lost), RCP_E_PARTIAL);
+	assert_int_equal(put_one(&p, "abc", 3, &plain, &err, &lost), RCP_E_PARTIAL);
 	assert_int_equal(tmp_count("."), 1);
 	assert_int_equal(symlink("x", "todir"), 0);
 	p.path = "todir";
@@ -305,7 +306,7 @@ static void what_a_file_may_not_replace(void **state)
 	p.path = "tonull";
 	open_fails(&p, RCP_E_PARTIAL, "a device, FIFO or socket");
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_put(&p, "abc", 3, &plain, &err, &lost), RCP_E_PARTIAL);
+	assert_int_equal(put_one(&p, "abc", 3, &plain, &err, &lost), RCP_E_PARTIAL);
 	tmp_text("file", "");
 	p.path = "file/x";
 	open_fails(&p, RCP_E_PARTIAL, "Not a directory");
@@ -472,7 +473,7 @@ static void small_files_in_one_go(void **state)
 	struct stat st;
 
 	(void)state;
-	assert_int_equal(rcp_sink_put(&p, "abc", 3, &meta, &err, &lost), 0);
+	assert_int_equal(put_one(&p, "abc", 3, &meta, &err, &lost), 0);
 	tmp_expect_text("f", "abc");
 	assert_int_equal(stat("f", &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0604);
@@ -481,10 +482,10 @@ static void small_files_in_one_go(void **state)
 	tmp_text(".f.rcp-part", "left by an earlier run");
 	tmp_text(".f.rcp-journal", "too");
 	p.fsync = true;
-	assert_int_equal(rcp_sink_put(&p, "defg", 4, &meta, &err, &lost), 0); /* over the first */
+	assert_int_equal(put_one(&p, "defg", 4, &meta, &err, &lost), 0); /* over the first */
 	tmp_expect_text("f", "defg");
 	p.path = "empty";
-	assert_int_equal(rcp_sink_put(&p, "", 0, &meta, &err, &lost), 0);
+	assert_int_equal(put_one(&p, "", 0, &meta, &err, &lost), 0);
 	tmp_expect_text("empty", "");
 	assert_int_equal(tmp_count("."), 2);
 }
@@ -552,7 +553,7 @@ static void a_full_disk(void **state)
 	p.id.size = 100u << 20;
 	open_fails(&p, RCP_E_IO, "no room for 100.0 MiB more (104857600 bytes)");
 	err = (struct rcp_err){0};
-	assert_int_equal(rcp_sink_put(&p, data, SIZE, &plain, &err, &lost), RCP_E_IO);
+	assert_int_equal(put_one(&p, data, SIZE, &plain, &err, &lost), RCP_E_IO);
 	tmp_expect_text("small/f", "old");
 	assert_int_equal(tmp_count("small"), 1);
 	close(here());
