@@ -17,19 +17,28 @@ struct rcp_keys {
 	size_t size, used;     /* size: a power of two, or 0 */
 };
 
-struct rcp_keys *rcp_keys_new(void)
+struct rcp_keys *rcp_keys_new(const uint64_t secret[2])
 {
 	struct rcp_keys *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return NULL;
 	/* Early in a boot there may be no randomness yet: then the address has to do. */
-	if (getrandom(k->secret, sizeof(k->secret), GRND_NONBLOCK) != sizeof(k->secret))
+	if (secret)
+		memcpy(k->secret, secret, sizeof(k->secret));
+	else if (getrandom(k->secret, sizeof(k->secret), GRND_NONBLOCK) != sizeof(k->secret))
 		k->secret[0] = (uintptr_t)k, k->secret[1] = (uintptr_t)&k;
-	for (int i = 0; i < 2; i++)
-		k->secret[i] = k->secret[i] % (P61 - 2) + 2;
+	for (int i = 0; i < 2; i++) {
+		if (k->secret[i] < 2 || k->secret[i] >= P61)
+			k->secret[i] = k->secret[i] % (P61 - 2) + 2;
+	}
 	pthread_mutex_init(&k->lock, NULL);
 	return k;
+}
+
+void rcp_keys_secret(const struct rcp_keys *keys, uint64_t secret[2])
+{
+	memcpy(secret, keys->secret, sizeof(keys->secret));
 }
 
 void rcp_keys_free(struct rcp_keys **keysp)

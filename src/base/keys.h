@@ -16,8 +16,9 @@ struct rcp_key {
 	uint64_t half[2]; /* each below 2^61 - 1 */
 };
 
-/* NULL: no memory. */
-struct rcp_keys *rcp_keys_new(void);
+/* secret: of an earlier set, or NULL for a new one. NULL: no memory. */
+struct rcp_keys *rcp_keys_new(const uint64_t secret[2]);
+void rcp_keys_secret(const struct rcp_keys *keys, uint64_t secret[2]);
 void rcp_keys_free(struct rcp_keys **keys);
 
 /* The key of len bytes and two numbers. */

@@ -264,8 +264,8 @@ int rcp_copy_run(struct rcp_copy *copy)
 
 	if (run->where.host && copy->options.retries > 0) {
 		/* Without memory for them, a retry does more than it must. */
-		run->env.done = run->done = rcp_keys_new();
-		run->told = rcp_keys_new();
+		run->env.done = run->done = rcp_keys_new(NULL);
+		run->told = rcp_keys_new(NULL);
 	}
 	if (run->where.host)
 		initiator_start(run, &copy->options, &err);

@@ -597,6 +597,8 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 			       pairs || (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
 		return (int)err->code;
 	run->target_open = true;
+	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY | RCP_OPT_DRY_RUN)))
+		rcp_target_remember(&run->target);
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
 }
 

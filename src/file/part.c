@@ -40,7 +40,7 @@ void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1])
 bool rcp_part_name_is_own(const char *leaf)
 {
 	static const char *const suffixes[] = {RCP_PART_SUFFIX, RCP_JOURNAL_SUFFIX, RCP_MAKE_SUFFIX,
-					     RCP_NEW_SUFFIX};
+					     RCP_NEW_SUFFIX, RCP_DONE_SUFFIX};
 	size_t len = strlen(leaf);
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {

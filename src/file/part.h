@@ -34,6 +34,7 @@ struct rcp_part {
 #define RCP_PART_SUFFIX	   ".rcp-part"
 #define RCP_JOURNAL_SUFFIX ".rcp-journal"
 #define RCP_NEW_SUFFIX	   ".rcp-new"  /* beside a directory that is being made: see rcp_target_resolve */
+#define RCP_DONE_SUFFIX	   ".rcp-done" /* done.h */
 #define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
 bool rcp_part_name_is_own(const char *leaf);
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);

@@ -131,6 +131,8 @@ static struct rcp_sink *sink_new(const struct rcp_sink_params *p)
 	s->sparse = p->sparse;
 	s->resume = p->resume;
 	s->fsync = p->fsync;
+	s->done = p->done;
+	s->path = p->path;
 	s->shown = strdup(p->shown ? p->shown : p->path);
 	if (!s->shown) {
 		free(s);

@@ -20,6 +20,7 @@
 
 #include "base/err.h"
 #include "file/beneath.h"
+#include "file/done.h"
 #include "file/meta.h"
 #include "file/source.h"
 
@@ -31,7 +32,7 @@ struct rcp_sink;
 
 struct rcp_sink_params {
 	int root;	       /* directory fd that path is confined to; borrowed until close */
-	const char *path;      /* relative; "dir/name"; refused where rcp_path_refuse says so */
+	const char *path;      /* relative; "dir/name"; refused where rcp_path_refuse says so; borrowed as root */
 	const char *shown;     /* for errors: what the user calls it; NULL: path */
 	struct rcp_file_id id; /* the source's: size to preallocate, identity for the journal */
 	uint32_t chunk_bytes;  /* the grid: chunk i is [i * chunk_bytes, ...) */
@@ -39,7 +40,8 @@ struct rcp_sink_params {
 	bool resume;	       /* look at what an earlier run left; keep a journal of this one */
 	bool fsync;	       /* file and directory are on disk before commit returns */
 	unsigned wait_ms;      /* for another rcp that holds the partial file to end */
-	bool verify;	       /* rcp_sink_put: read it back before it gets its name */
+	bool verify;	       /* small files: read it back before it gets its name */
+	struct rcp_done *done; /* NULL, or the list that it comes on once it has its name */
 };
 
 /*
@@ -154,6 +156,7 @@ struct rcp_target {
 	char *rename; /* malloc'ed or NULL */
 	char *shown;  /* prefix for messages: "dir/" or "" (malloc'ed) */
 	char *source; /* malloc'ed or NULL */
+	struct rcp_done *done; /* what earlier runs completed, and this one; NULL: not kept */
 };
 /*
  * source: the one source as the user wrote it, or NULL. A directory that such a copy makes under a new
@@ -165,7 +168,9 @@ int rcp_target_resolve(const char *target, const char *source, bool must_be_dir,
 /* Is there nothing under the new name? When the directory has been made; when all is there. */
 bool rcp_target_is_new(const struct rcp_target *target);
 void rcp_target_made(const struct rcp_target *target);
-void rcp_target_done(const struct rcp_target *target);
+void rcp_target_done(struct rcp_target *target);
+/* Keep the list of what is done: for copies whose files don't have the source's times. */
+void rcp_target_remember(struct rcp_target *target);
 void rcp_target_free(struct rcp_target *target);
 
 #endif

@@ -197,6 +197,7 @@ int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct r
 	rcp_journal_close(&sink->journal);
 	if (sink->resume)
 		unlinkat(sink->part.dir, sink->part.journal, 0);
+	rcp_done_add(sink->done, sink->path, &sink->id, sink->part.fd);
 	return 0;
 }
 

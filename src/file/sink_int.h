@@ -26,6 +26,8 @@ struct rcp_sink {
 	uint32_t chunk_bytes;
 	uint64_t chunks;
 	bool sparse, resume, fsync;
+	struct rcp_done *done;
+	const char *path; /* borrowed: for done */
 	bool settled; /* what an earlier run left was taken up or thrown away */
 
 	_Atomic uint32_t *crc;	   /* one a chunk */

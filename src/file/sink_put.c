@@ -133,6 +133,8 @@ static void finish_first(struct rcp_sink_puts *puts)
 		finish_unnamed(put, &err, &lost);
 	else
 		finish_named(put, &err, &lost);
+	if (!rcp_err_is(&err))
+		rcp_done_add(put->params.done, put->params.path, &put->params.id, put->part.fd);
 	rcp_part_close(&put->part);
 	puts->done(put->arg, &err, lost);
 }

@@ -120,10 +120,16 @@ void rcp_target_made(const struct rcp_target *t)
 	free(text);
 }
 
-void rcp_target_done(const struct rcp_target *t)
+void rcp_target_remember(struct rcp_target *t)
+{
+	t->done = rcp_done_new(t->root, t->source, t->rename);
+}
+
+void rcp_target_done(struct rcp_target *t)
 {
 	char mark[NAME_MAX + 1];
 
+	rcp_done_free(&t->done, true);
 	if (!t->rename || !t->source)
 		return;
 	rcp_part_name(t->rename, RCP_NEW_SUFFIX, mark);
@@ -213,6 +219,7 @@ int rcp_target_resolve(const char *target, const char *source, bool must_be_dir,
 
 void rcp_target_free(struct rcp_target *target)
 {
+	rcp_done_free(&target->done, false);
 	rcp_io_close(&target->root);
 	free(target->rename);
 	free(target->shown);

@@ -104,7 +104,7 @@ bool rcp_walk_listed(struct rcp_walk *w)
 	const char *slash = w->pair;
 
 	if (!w->listed)
-		w->listed = rcp_keys_new();
+		w->listed = rcp_keys_new(NULL);
 	if (!w->listed)
 		return false; /* copied twice, at worst */
 	while (w->opt.recursive && (slash = strchr(slash, '/'))) {

@@ -99,6 +99,7 @@ static void bundle_put(struct recv_chunk *c, struct rcp_sink_puts *puts)
 					    .chunk_bytes = r->opt.chunk_bytes,
 					    .fsync = (r->opt.flags & RCP_OPT_FSYNC) != 0,
 					    .wait_ms = recv_lock_ms(r),
+					    .done = r->target->done,
 					    .verify = (r->opt.flags & RCP_OPT_VERIFY) != 0};
 
 		s->bad = rcp_crc32(0, s->data, s->length) != s->crc;

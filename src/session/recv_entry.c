@@ -254,7 +254,8 @@ static void open_work(struct rcp_job *job)
 				    .sparse = (e->rec.flags & RCP_ENTRY_SPARSE) != 0,
 				    .resume = !(e->r->opt.flags & RCP_OPT_NO_RESUME),
 				    .fsync = (e->r->opt.flags & RCP_OPT_FSYNC) != 0,
-				    .wait_ms = recv_lock_ms(e->r)};
+				    .wait_ms = recv_lock_ms(e->r),
+				    .done = e->r->target->done};
 
 	struct rcp_err err = {0};
 
@@ -295,7 +296,7 @@ static void open_answer(struct recv_entry *e)
 	const char *remark = rcp_sink_remark(e->sink);
 
 	if (remark)
-		rcp_log(r->env.log, RCP_LOG_WARN, "%s", remark);
+		rcp_log(r->env.log, RCP_LOG_WARN, "%s: %s", e->shown, remark);
 	if (resumed) {
 		r->stats.resumed_bytes += resumed;
 		r->stats.bytes_moved += resumed;

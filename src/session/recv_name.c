@@ -42,7 +42,13 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
 	if (e->done)
 		return;
-	if (e->rec.type != RCP_ENTRY_FILE || !(same_will_do(r) || r->opt.flags & RCP_OPT_SKIP_EXISTING))
+	if (e->rec.type != RCP_ENTRY_FILE)
+		return;
+	if (r->target->done && rcp_done_has(r->target->done, e->path, &e->fid, kept)) {
+		e->skip = true;
+		return;
+	}
+	if (!(same_will_do(r) || r->opt.flags & RCP_OPT_SKIP_EXISTING))
 		return;
 	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
 		return; /* the open will say why */

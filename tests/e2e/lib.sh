@@ -343,7 +343,7 @@ leftovers() { find "$1" -name '.*.rcp-*' | sort; }
 clean() { [ -z "$(leftovers "$1")" ] || fail "left behind: $(leftovers "$1" | tr '\n' ' ')"; }
 only_partials() {
 	local f
-	f=$(find "$1" -name '.*' -type f ! -name '.*.rcp-part' ! -name '.*.rcp-journal')
+	f=$(find "$1" -name '.*' -type f ! -name '.*.rcp-part' ! -name '.*.rcp-journal' ! -name '.*.rcp-done')
 	[ -z "$f" ] || fail "more than partial files: $f"
 }
 

@@ -25,7 +25,7 @@ LARGE = [MIB - 1, MIB, MIB + 1, 2 * MIB + 4096, 3 * MIB + 12345]
 NAMES = [b'with space', b'new\nline', b"quo'te", b'dou"ble', b'st*r', b'-rf', b'--', b'\xff\xfe\x80', b'caf\xc3\xa9', b'.hidden',
          b'$HOME', b'`id`', b'back\\slash', b'a;b&c', b'tab\t', b'\x01\x1b[31m', b'host:name', b'~', b'%s%n', b'{a,b}', b'..x', b'...',
          b' ', b'trailing ', b'n' * 255, '\u00e9'.encode() * 127 + b'x', b'\xe2\x80\xae' + b'bidi', b'?', b'[a-z]', b'#x#', b'@x', b'x\r']
-OWN = [b'.rcp-part', b'.rcp-journal', b'.rcp-make']
+OWN = [b'.rcp-part', b'.rcp-journal', b'.rcp-make', b'.rcp-done']
 OWNERS = [0, 0, 1, 12345, 65534]
 ACCESS, DEFAULT = 'system.posix_acl_access', 'system.posix_acl_default'
 COPIED = ('user.', 'trusted.', 'security.capability', ACCESS, DEFAULT)

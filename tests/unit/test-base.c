@@ -101,7 +101,7 @@ static void no_part_of_an_error_can_move_the_cursor(void **state)
 
 static void keys_are_a_set(void **state)
 {
-	struct rcp_keys *k = rcp_keys_new();
+	struct rcp_keys *k = rcp_keys_new(NULL);
 	char name[32];
 
 	(void)state;

@@ -22,7 +22,7 @@ head -c 100000 /dev/urandom >small
 old() { [ "$(cat "$1")" = old ] || { echo "$1 is not the old file" >>$said; return 1; }; }
 only_parts() {
 	local left
-	left=$(find "$1" -name '.*' -type f ! -name '.*.rcp-part' ! -name '.*.rcp-journal')
+	left=$(find "$1" -name '.*' -type f ! -name '.*.rcp-part' ! -name '.*.rcp-journal' ! -name '.*.rcp-done')
 	[ -z "$left" ] || { echo "left: $left" >>$said; return 1; }
 }
 clean() {
