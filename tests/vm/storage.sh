@@ -81,7 +81,8 @@ unreadable "rdma, up, mapped" --transport=rdma --source=mapped source/{small,fil
 unreadable "tcp, mapped, up" --transport=tcp --source=mapped source/{small,file,small2} 10.9.0.2:/run/tmp/to/
 unreadable "tcp, mapped, down" --transport=tcp 10.9.0.2:/run/tmp/source/{small,file,small2} to/
 table source source.good
-copy 0 -S /run/tmp/ssh source/file 10.9.0.2:/run/tmp/to/ && cmp file to/file && clean to
+copy 0 -S /run/tmp/ssh 10.9.0.2:/run/tmp/source/{small,file,small2} to/ && cmp file to/file && clean to &&
+	[ "$(number skipped)" = 2 ]
 ok "  with a good disk a rerun finishes" $? $said
 
 # ---- the target's disk dies ----
@@ -128,7 +129,7 @@ have_quota=$?
 over_quota() {
 	local name=$1
 	shift
-	rm -f quota/* quota/.*.rcp-*
+	rm -f quota/file quota/small quota/.*.rcp-*
 	setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'echo old >quota/file'
 	chmod 644 file small
 	copy 5 -S /run/tmp/ssh "$@" && expect '(8388608 bytes): Disk quota exceeded' 'no room for' 'have it raised' &&
