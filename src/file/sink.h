@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 struct rcp_sink;
 
@@ -131,14 +132,14 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 
 /* --update, --skip-existing: is there a target already (of any type), and is it a regular file of
  * this size and mtime (to the grain that the target's file system keeps)? 0, or -1 with errno.
- * kept: NULL, or the job's. */
-int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
-		    const struct rcp_file_id *id);
+ * kept: NULL, or the job's. *st: of what is there. */
+int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, const struct rcp_file_id *id,
+		    bool *exists, bool *same, struct stat *st);
 
 /* For one that need not be written: give it mode, owner and attributes where they differ. What the
- * target can't hold was told when it was written. kept: NULL, or the job's. */
+ * target can't hold was told when it was written. kept: NULL, or the job's; st: as rcp_sink_lookup found it. */
 int rcp_sink_refresh(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
-		     const struct rcp_meta *meta, struct rcp_err *err);
+		     const struct stat *st, const struct rcp_meta *meta, struct rcp_err *err);
 
 /* Is there a regular file of this size? */
 bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id);

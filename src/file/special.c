@@ -285,21 +285,23 @@ bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id)
 	return rc == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size;
 }
 
-/* Mode, owner and attributes; times are what it was found by. */
-static bool meta_differs(int fd, const char *shown, const struct rcp_meta *meta)
+/* Mode, owner and attributes; times are what it was found by. By name: opening costs three calls more a file. */
+static bool meta_differs(const struct rcp_part *at, const struct stat *st, const struct rcp_meta *meta)
 {
+	char through[NAME_MAX + 64];
 	struct rcp_err ignored = {0};
 	uint8_t *xattrs = NULL;
 	uint32_t len = 0;
 	bool truncated, same;
-	struct stat st;
 
-	if (fstat(fd, &st) < 0 || (st.st_mode & 07777) != meta->mode)
+	if ((st->st_mode & 07777) != meta->mode)
 		return true;
 	if (!meta->set_owner)
 		return false;
-	if (st.st_uid != meta->uid || st.st_gid != meta->gid ||
-	    rcp_meta_read_xattrs(fd, shown, &ignored, &xattrs, &len, &truncated))
+	if (st->st_uid != meta->uid || st->st_gid != meta->gid)
+		return true;
+	snprintf(through, sizeof(through), "/proc/self/fd/%d/%s", at->dir, at->leaf);
+	if (rcp_meta_read_xattrs(-1, through, &ignored, &xattrs, &len, &truncated))
 		return true;
 	same = len == meta->xattrs_len && (!len || memcmp(xattrs, meta->xattrs, len) == 0);
 	free(xattrs);
@@ -307,41 +309,42 @@ static bool meta_differs(int fd, const char *shown, const struct rcp_meta *meta)
 }
 
 int rcp_sink_refresh(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
-		     const struct rcp_meta *meta, struct rcp_err *err)
+		     const struct stat *st, const struct rcp_meta *meta, struct rcp_err *err)
 {
 	struct rcp_part at;
 	unsigned lost;
 
 	if (rcp_part_locate(root, path, shown, kept, err, &at))
 		return (int)err->code;
-	at.fd = openat(at.dir, at.leaf, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (at.fd < 0)
-		rcp_meta_apply_at(at.dir, at.leaf, shown, meta, err, &lost);
-	else if (meta_differs(at.fd, shown, meta))
-		rcp_meta_apply(at.fd, shown, meta, err, &lost);
+	if (meta_differs(&at, st, meta)) {
+		at.fd = openat(at.dir, at.leaf, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (at.fd < 0)
+			rcp_meta_apply_at(at.dir, at.leaf, shown, meta, err, &lost);
+		else
+			rcp_meta_apply(at.fd, shown, meta, err, &lost);
+	}
 	rcp_part_close(&at);
 	return (int)err->code;
 }
 
-int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, bool *exists, bool *same,
-		    const struct rcp_file_id *id)
+int rcp_sink_lookup(int root, const char *path, struct rcp_kept_dir *kept, const struct rcp_file_id *id,
+		    bool *exists, bool *same, struct stat *st)
 {
 	struct rcp_part at;
 	struct rcp_err err = {0};
-	struct stat st;
 
 	*exists = *same = false;
 	if (rcp_part_locate(root, path, path, kept, &err, &at)) {
 		errno = err.sys_errno;
 		return err.sys_errno == ENOENT ? 0 : -1;
 	}
-	int rc = fstatat(at.dir, at.leaf, &st, AT_SYMLINK_NOFOLLOW);
+	int rc = fstatat(at.dir, at.leaf, st, AT_SYMLINK_NOFOLLOW);
 
 	rcp_part_close(&at);
 	if (rc < 0)
 		return errno == ENOENT ? 0 : -1;
 	*exists = true;
-	*same = id && S_ISREG(st.st_mode) && (uint64_t)st.st_size == id->size &&
-		same_time(&st.st_mtim, id->mtime_s, id->mtime_ns, kept && kept->local);
+	*same = id && S_ISREG(st->st_mode) && (uint64_t)st->st_size == id->size &&
+		same_time(&st->st_mtim, id->mtime_s, id->mtime_ns, kept && kept->local);
 	return 0;
 }

@@ -37,6 +37,7 @@ static bool same_will_do(const struct rcp_receiver *r)
 static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct rcp_err *err)
 {
 	struct rcp_receiver *r = e->r;
+	struct stat st;
 	bool exists, same, keep = (r->opt.flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE)) != 0;
 
 	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
@@ -50,12 +51,12 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 	}
 	if (!(same_will_do(r) || r->opt.flags & RCP_OPT_SKIP_EXISTING))
 		return;
-	if (rcp_sink_lookup(r->target->root, e->path, kept, &exists, &same, &e->fid))
+	if (rcp_sink_lookup(r->target->root, e->path, kept, &e->fid, &exists, &same, &st))
 		return; /* the open will say why */
 	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) || (same && same_will_do(r));
 	e->left = e->skip && !same;
 	if (same && e->skip && keep && !(r->opt.flags & (RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)))
-		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &e->meta, err);
+		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &st, &e->meta, err);
 }
 
 static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)

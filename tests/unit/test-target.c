@@ -113,6 +113,7 @@ static void what_is_there(void **state)
 	const struct rcp_file_id id = {.size = 3, .mtime_s = 1000, .mtime_ns = 123456789};
 	int root = open(".", O_RDONLY | O_DIRECTORY);
 	bool exists, same;
+	struct stat st;
 	static const struct {
 		long sec, ns;
 		bool same;
@@ -121,16 +122,16 @@ static void what_is_there(void **state)
 		     {1000, 1, false},	      {1001, 123456789, false}};
 
 	(void)state;
-	assert_int_equal(rcp_sink_lookup(root, "f", NULL, &exists, &same, &id), 0);
+	assert_int_equal(rcp_sink_lookup(root, "f", NULL, &id, &exists, &same, &st), 0);
 	assert_false(exists || same);
-	assert_int_equal(rcp_sink_lookup(root, "none/f", NULL, &exists, &same, &id), 0);
+	assert_int_equal(rcp_sink_lookup(root, "none/f", NULL, &id, &exists, &same, &st), 0);
 	assert_false(exists || same);
 	tmp_text("f", "abc");
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
 		struct timespec ts[2] = {{0, 0}, {times[i].sec, times[i].ns}};
 
 		assert_int_equal(utimensat(AT_FDCWD, "f", ts, 0), 0);
-		assert_int_equal(rcp_sink_lookup(root, "f", NULL, &exists, &same, &id), 0);
+		assert_int_equal(rcp_sink_lookup(root, "f", NULL, &id, &exists, &same, &st), 0);
 		assert_true(exists);
 		assert_int_equal(same, times[i].same);
 	}
@@ -138,12 +139,12 @@ static void what_is_there(void **state)
 
 	tmp_text("f", "abcd");
 	assert_int_equal(utimensat(AT_FDCWD, "f", ts, 0), 0);
-	assert_int_equal(rcp_sink_lookup(root, "f", NULL, &exists, &same, &id), 0);
+	assert_int_equal(rcp_sink_lookup(root, "f", NULL, &id, &exists, &same, &st), 0);
 	assert_true(exists && !same);
 	assert_int_equal(symlink("gone", "link"), 0);
-	assert_int_equal(rcp_sink_lookup(root, "link", NULL, &exists, &same, &id), 0);
+	assert_int_equal(rcp_sink_lookup(root, "link", NULL, &id, &exists, &same, &st), 0);
 	assert_true(exists && !same);
-	assert_int_equal(rcp_sink_lookup(root, "../f", NULL, &exists, &same, &id), -1);
+	assert_int_equal(rcp_sink_lookup(root, "../f", NULL, &id, &exists, &same, &st), -1);
 	close(root);
 }
 
