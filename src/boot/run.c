@@ -495,6 +495,9 @@ void run_forget(struct rcp_run *run)
 	local_free(run);
 	if (run->target_open && run->stats.verdict_known && run->stats.verdict_code == RCP_OK)
 		rcp_target_done(&run->target);
+	/* Where some files failed for reasons of their own, nothing is left lying about. */
+	if (run->target_open && run->stats.verdict_known && run->stats.verdict_code <= RCP_E_PARTIAL)
+		rcp_target_forget(&run->target);
 	if (run->target_open)
 		rcp_target_free(&run->target);
 	free(run->peer_ports);

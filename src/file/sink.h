@@ -169,9 +169,10 @@ int rcp_target_resolve(const char *target, const char *source, bool must_be_dir,
 /* Is there nothing under the new name? When the directory has been made; when all is there. */
 bool rcp_target_is_new(const struct rcp_target *target);
 void rcp_target_made(const struct rcp_target *target);
-void rcp_target_done(struct rcp_target *target);
-/* Keep the list of what is done: for copies whose files don't have the source's times. */
+void rcp_target_done(const struct rcp_target *target);
+/* Keep the list of what is done: for copies whose files don't have the source's times. Forget: a rerun has no use for it. */
 void rcp_target_remember(struct rcp_target *target);
+void rcp_target_forget(struct rcp_target *target);
 void rcp_target_free(struct rcp_target *target);
 
 #endif

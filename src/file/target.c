@@ -125,11 +125,15 @@ void rcp_target_remember(struct rcp_target *t)
 	t->done = rcp_done_new(t->root, t->source, t->rename);
 }
 
-void rcp_target_done(struct rcp_target *t)
+void rcp_target_forget(struct rcp_target *t)
+{
+	rcp_done_free(&t->done, true);
+}
+
+void rcp_target_done(const struct rcp_target *t)
 {
 	char mark[NAME_MAX + 1];
 
-	rcp_done_free(&t->done, true);
 	if (!t->rename || !t->source)
 		return;
 	rcp_part_name(t->rename, RCP_NEW_SUFFIX, mark);
