@@ -357,16 +357,14 @@ static int pipe_send_chunk(void *arg, const uint8_t *head, size_t head_len, cons
 {
 	struct rcp_run *run = arg;
 
-	return run->ctl ? rcp_ctl_send_chunk(run->ctl, head, head_len, body, body_len, done, done_arg)
-			: (int)RCP_E_LINK;
+	return rcp_ctl_send_chunk(run->ctl, head, head_len, body, body_len, done, done_arg);
 }
 
 static void pipe_send(void *arg, enum rcp_msg_type type, const void *msg)
 {
 	struct rcp_run *run = arg;
 
-	if (run->ctl)
-		rcp_ctl_send(run->ctl, type, msg);
+	rcp_ctl_send(run->ctl, type, msg);
 }
 
 /* Without a control connection the run's next turn does it. */
@@ -374,8 +372,7 @@ static void pipe_wake(void *arg)
 {
 	struct rcp_run *run = arg;
 
-	if (run->ctl)
-		rcp_ctl_wake(run->ctl);
+	rcp_ctl_wake(run->ctl);
 }
 
 void attempt_pipes_run(struct rcp_run *run)

@@ -310,7 +310,7 @@ void rcp_ctl_keepalive(struct rcp_ctl *ctl, unsigned interval_ms, unsigned dead_
 {
 	const struct rcp_sock_options o = {.tos = -1, .timeout_ms = dead_ms};
 
-	if (!ctl_alive(ctl))
+	if (!ctl || !ctl_alive(ctl))
 		return;
 	uv_update_time(ctl->loop);
 	ctl->ping_ms = interval_ms;
@@ -487,22 +487,26 @@ void rcp_ctl_set_ops(struct rcp_ctl *ctl, const struct rcp_ctl_ops *ops, void *a
 
 void rcp_ctl_set_phase(struct rcp_ctl *ctl, enum rcp_phase phase)
 {
-	ctl->phase = phase;
+	if (ctl)
+		ctl->phase = phase;
 }
 
 void rcp_ctl_set_peer_role(struct rcp_ctl *ctl, enum rcp_role role)
 {
-	ctl->peer_role = role;
+	if (ctl)
+		ctl->peer_role = role;
 }
 
 void rcp_ctl_set_chunk_bytes(struct rcp_ctl *ctl, uint32_t chunk_bytes)
 {
-	ctl->chunk_bytes = chunk_bytes;
+	if (ctl)
+		ctl->chunk_bytes = chunk_bytes;
 }
 
 void rcp_ctl_wake(struct rcp_ctl *ctl)
 {
-	ctl_kick(ctl, CTL_DUE_WAKE);
+	if (ctl)
+		ctl_kick(ctl, CTL_DUE_WAKE);
 }
 
 static int out_chunk(void *arg, const uint8_t *head, size_t head_len, const void *body,
@@ -529,8 +533,8 @@ struct rcp_pipe_out rcp_ctl_pipe_out(struct rcp_ctl *ctl)
 
 void rcp_ctl_count(const struct rcp_ctl *ctl, uint64_t *in_bytes, uint64_t *out_bytes)
 {
-	*in_bytes = ctl->in_total;
-	*out_bytes = ctl->out_total;
+	*in_bytes = ctl ? ctl->in_total : 0;
+	*out_bytes = ctl ? ctl->out_total : 0;
 }
 
 void rcp_ctl_pause(struct rcp_ctl *ctl, bool pause)

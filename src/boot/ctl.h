@@ -84,6 +84,11 @@ void rcp_ctl_set_peer_role(struct rcp_ctl *ctl, enum rcp_role role);
 /* Longest chunk payload that the peer may send; 0 at first. */
 void rcp_ctl_set_chunk_bytes(struct rcp_ctl *ctl, uint32_t chunk_bytes);
 
+/*
+ * From here to rcp_ctl_count and in rcp_ctl_keepalive, set_phase and their like NULL stands for a connection that is
+ * gone: what still ends after it (links, attempts, jobs) need not know.
+ */
+
 /* Encode and queue; written from the loop. Does nothing on a connection that is closing or down. A
  * message that can't be encoded (too long) takes the connection down. msg: the struct of that type.
  * Before ready it waits (TLS) or goes out at once (pipe). */

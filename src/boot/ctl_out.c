@@ -74,7 +74,7 @@ static void queued(struct rcp_ctl *ctl, size_t bytes)
 
 static bool may_send(const struct rcp_ctl *ctl)
 {
-	return ctl->state <= CTL_OPEN && !rcp_err_is(&ctl->broken);
+	return ctl && ctl->state <= CTL_OPEN && !rcp_err_is(&ctl->broken);
 }
 
 void ctl_out_bytes(struct rcp_ctl *ctl, const void *data, size_t len)

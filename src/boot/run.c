@@ -97,8 +97,7 @@ static void env_send(void *arg, enum rcp_msg_type type, const void *msg)
 {
 	struct rcp_run *run = arg;
 
-	if (run->ctl)
-		rcp_ctl_send(run->ctl, type, msg);
+	rcp_ctl_send(run->ctl, type, msg);
 }
 
 static void env_over(void *arg, const struct rcp_err *cause)

@@ -23,8 +23,7 @@ static void note_line(void *arg, enum rcp_log_level level, const char *text)
 	struct rcp_run *run = arg;
 	struct rcp_msg_note m = {.level = (uint8_t)level, .text = rcp_span_str(text)};
 
-	if (run->ctl)
-		rcp_ctl_send(run->ctl, RCP_MSG_NOTE, &m);
+	rcp_ctl_send(run->ctl, RCP_MSG_NOTE, &m);
 }
 
 /* ---- TCP ---- */

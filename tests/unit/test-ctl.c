@@ -353,6 +353,26 @@ static void only_junk(void **state)
 	assert_refused(&I, "ended before rcp answered");
 }
 
+/* What ends after the connection may still have something to say. */
+static void one_that_is_gone(void **state)
+{
+	const struct rcp_err why = {.code = RCP_E_LINK};
+	const struct rcp_msg_note m = {.level = 1};
+	uint64_t in = 1, out = 1;
+
+	(void)state;
+	rcp_ctl_send(NULL, RCP_MSG_NOTE, &m);
+	rcp_ctl_send_abort(NULL, &why);
+	assert_int_equal(rcp_ctl_send_chunk(NULL, NULL, 0, NULL, 0, NULL, NULL), RCP_E_LINK);
+	rcp_ctl_wake(NULL);
+	rcp_ctl_set_phase(NULL, RCP_PHASE_TALK);
+	rcp_ctl_set_peer_role(NULL, RCP_ROLE_SINK);
+	rcp_ctl_set_chunk_bytes(NULL, 4096);
+	rcp_ctl_keepalive(NULL, 1, 1);
+	rcp_ctl_count(NULL, &in, &out);
+	assert_int_equal(in + out, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +386,7 @@ int main(void)
 		T(hostile_bytes),
 		T(junk_comes_first),
 		T(only_junk),
+		cmocka_unit_test(one_that_is_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
