@@ -17,7 +17,7 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 	run_end(run, err); /* the initiator is told, and tells its user */
 }
 
-/* -v of the initiator: this end's lines travel as NOTE. */
+/* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
 static void note_line(void *arg, enum rcp_log_level level, const char *text)
 {
 	struct rcp_run *run = arg;
@@ -173,10 +173,8 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
-	if (m->flags & RCP_OPT_VERBOSE) {
-		run->log.line = note_line;
-		run->log.level = RCP_LOG_INFO;
-	}
+	run->log.line = note_line;
+	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
 }
 
