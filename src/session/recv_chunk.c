@@ -305,8 +305,9 @@ static bool take_big(struct rcp_receiver *r, struct recv_chunk *c)
 {
 	struct recv_entry *e = rcp_idtab_get(&r->entries, c->h.entry);
 
-	if (!e || e->state == RECV_ENDING)
-		return false; /* it failed while this was on its way */
+	/* It failed, or became whole by a re-send, while this was on its way. */
+	if (!e || e->state == RECV_ENDING || e->state == RECV_COMMITTING)
+		return false;
 	if (e->state != RECV_RECEIVING) {
 		recv_break(r, "a chunk of an entry that takes none");
 		return false;

@@ -15,6 +15,7 @@
 
 #define CHUNK	  65536u
 #define SLOTS	  4u
+#define RING_SLOTS (SLOTS + 2) /* two for frames that the source did not send there */
 #define BIG	  (5 * CHUNK + 777)
 #define NONCES	  400u
 #define FRAMES_ON 9u /* more than there are chunks: never */
@@ -32,7 +33,7 @@ struct wire {
 	struct world *world;
 	struct rcp_ring ring;
 	uint32_t generation;
-	bool busy[SLOTS];
+	bool busy[RING_SLOTS];
 	struct rcp_post *head, **tail;
 	bool starved, cut, closing, down;
 };
@@ -50,6 +51,7 @@ struct world {
 
 	/* what the test wants */
 	void (*on_frame)(struct world *w, struct frame *f);
+	void (*on_turn)(struct world *w);
 	unsigned strike; /* which frame, from 0 */
 	bool shared_ring, unsealed_source, no_seal, same_key;
 
@@ -60,6 +62,7 @@ struct world {
 	unsigned nonce_count;
 	struct frame kept;
 	bool have_kept;
+	unsigned turns_late, late_in;
 };
 
 static uint8_t big[BIG];
@@ -133,7 +136,7 @@ static void deliver_to(struct world *w, const struct frame *f, uint32_t slot)
 
 static void deliver(struct world *w, const struct frame *f)
 {
-	for (uint32_t slot = 0; slot < SLOTS; slot++) {
+	for (uint32_t slot = 0; slot < RING_SLOTS; slot++) {
 		if (!w->wire->busy[slot]) {
 			deliver_to(w, f, slot);
 			return;
@@ -187,6 +190,8 @@ static void wire_turn(struct world *w)
 
 	if (x->down)
 		return;
+	if (w->on_turn)
+		w->on_turn(w);
 	carry(w);
 	if (x->starved && !x->cut && !x->closing) {
 		x->starved = false;
@@ -224,7 +229,7 @@ static void wire_new(struct world *w, uint32_t generation)
 	struct rcp_err err = {0};
 
 	assert_non_null(x);
-	assert_int_equal(rcp_ring_map(SLOTS, CHUNK, &err, &x->ring), 0);
+	assert_int_equal(rcp_ring_map(RING_SLOTS, CHUNK, &err, &x->ring), 0);
 	x->world = w;
 	x->generation = generation;
 	x->tail = &x->head;
@@ -235,7 +240,7 @@ static void wire_new(struct world *w, uint32_t generation)
 	x->sink = (struct rcp_link){.ops = &sink_ops,
 				    .events = &rcp_receiver_events,
 				    .arg = w->receiver,
-				    .caps = {.slots = SLOTS, .chunk_bytes = CHUNK, .shared_ring = w->shared_ring}};
+				    .caps = {.slots = RING_SLOTS, .chunk_bytes = CHUNK, .shared_ring = w->shared_ring}};
 	if (!w->no_seal && !w->unsealed_source)
 		x->source.seal = seal_of(generation, w->same_key);
 	if (!w->no_seal)
@@ -374,8 +379,7 @@ static void turn(struct world *w)
 	w->clock += 100000000;
 	rcp_sender_turn(w->sender);
 	rcp_receiver_turn(w->receiver);
-	while (rcp_pool_reap(w->pool))
-		;
+	rcp_pool_reap(w->pool); /* once: what that starts is done a turn later */
 	wire_turn(w);
 	hand_over(w, &w->to_receiver, false);
 	hand_over(w, &w->to_sender, true);
@@ -614,6 +618,41 @@ static void mended(void **state)
 	}
 }
 
+/* A chunk that takes its time comes when its re-send has made the file whole, which is being committed. */
+static void keep_back(struct world *w, struct frame *f)
+{
+	if (w->frames == w->strike)
+		w->kept = *f;
+	else
+		deliver(w, f);
+	if (w->frames > w->strike && !memcmp(w->kept.header + 12, f->header + 12, 12))
+		w->late_in = w->turns_late;
+}
+
+static void bring_late(struct world *w)
+{
+	if (w->late_in && --w->late_in == 0)
+		deliver(w, &w->kept);
+}
+
+static void late(void **state)
+{
+	for (unsigned i = 0; i < 10; i++) { /* turns: while it is written, checkpointed, committed, done */
+		struct world w = {.on_frame = keep_back,
+				  .on_turn = bring_late,
+				  .strike = 3,
+				  .turns_late = 1 + i / 2,
+				  .no_seal = i % 2};
+
+		assert_int_equal(tmp_fresh(state), 0);
+		world_new(&w);
+		world_run(&w);
+		all_is_there(&w);
+		assert_int_equal(rcp_receiver_stats(w.receiver)->resent_chunks, 1);
+		world_free(&w);
+	}
+}
+
 static void flip_always(struct world *w, struct frame *f)
 {
 	if (!rcp_get_u32(f->header + 4) || f->length > CHUNK / 4)
@@ -706,7 +745,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(whole_copy, tmp_fresh), cmocka_unit_test_setup(unsealed_copy, tmp_fresh),
-		cmocka_unit_test_setup(shared_ring, tmp_fresh), cmocka_unit_test(mended),
+		cmocka_unit_test_setup(shared_ring, tmp_fresh), cmocka_unit_test(mended), cmocka_unit_test(late),
 		cmocka_unit_test_setup(never_whole, tmp_fresh), cmocka_unit_test(replayed),
 		cmocka_unit_test_setup(not_sealed, tmp_fresh), cmocka_unit_test(taken_over),
 	};
