@@ -61,7 +61,7 @@ int sealing_agree(const struct rcp_run *run, struct rcp_err *err)
 /* One secret of both ends; 32 bytes. On a pipe there is no TLS, and the session's secret came through it. */
 static int base_key(struct rcp_run *run, uint8_t out[RCP_SECRET], struct rcp_err *err)
 {
-	if (run->ctl == run->tls)
+	if (run->ctl != run->pipe)
 		return rcp_ctl_export(run->ctl, EXPORTER_LABEL, out, RCP_SECRET, err);
 	return rcp_secret_hmac(run->secret, "seal", run->session, sizeof(run->session), out, err);
 }
@@ -103,7 +103,7 @@ const char *sealing_word(const struct rcp_attempt *a)
 	if (seals(a->run, a->cand.kind))
 		return "aes-256-gcm";
 	if (a->cand.kind == RCP_LINK_PIPE)
-		return a->run->ctl == a->run->tls ? "tls" : "ssh";
+		return a->run->ctl == a->run->pipe ? "ssh" : "tls";
 	return NULL;
 }
 
