@@ -1,6 +1,7 @@
 #include "link/seal.h"
 
 #include "base/bytes.h"
+#include "base/crc.h"
 
 #include <openssl/evp.h>
 
@@ -13,6 +14,7 @@
 #define NONCE_BYTES 12
 #define AAD_BYTES   36
 #define CRC_BYTES   4
+#define PIECE_BYTES (64u << 10) /* opened, and its CRC taken while it is in the cache */
 
 /* A cipher with its key in place. As many as there are calls at once, made at first use and kept. */
 struct machine {
@@ -127,20 +129,40 @@ static bool begin(EVP_CIPHER_CTX *evp, const struct rcp_chunk *c, bool sealing)
 	       EVP_CipherUpdate(evp, NULL, &n, aad, AAD_BYTES) == 1;
 }
 
-/* Payload and CRC, each where it stands. */
-static bool run(EVP_CIPHER_CTX *evp, struct rcp_chunk *c, uint8_t *payload)
+static bool update(EVP_CIPHER_CTX *evp, uint8_t *p, uint32_t len)
 {
-	uint8_t crc[CRC_BYTES];
 	int n;
 
-	if (c->length && (EVP_CipherUpdate(evp, payload, &n, payload, (int)c->length) != 1 ||
-			  n != (int)c->length))
-		return false;
+	return !len || (EVP_CipherUpdate(evp, p, &n, p, (int)len) == 1 && n == (int)len);
+}
+
+static bool run_crc(EVP_CIPHER_CTX *evp, struct rcp_chunk *c)
+{
+	uint8_t crc[CRC_BYTES];
+
 	rcp_put_u32(crc, c->crc);
-	if (EVP_CipherUpdate(evp, crc, &n, crc, CRC_BYTES) != 1 || n != CRC_BYTES)
+	if (!update(evp, crc, CRC_BYTES))
 		return false;
 	c->crc = rcp_get_u32(crc);
 	return true;
+}
+
+/* Payload and CRC, each where it stands. */
+static bool run_sealing(EVP_CIPHER_CTX *evp, struct rcp_chunk *c, uint8_t *payload)
+{
+	return update(evp, payload, c->length) && run_crc(evp, c);
+}
+
+static bool run_opening(EVP_CIPHER_CTX *evp, struct rcp_chunk *c, uint8_t *payload, uint32_t *crc)
+{
+	*crc = 0;
+	for (uint32_t at = 0, n; at < c->length; at += n) {
+		n = c->length - at < PIECE_BYTES ? c->length - at : PIECE_BYTES;
+		if (!update(evp, payload + at, n))
+			return false;
+		*crc = rcp_crc32(*crc, payload + at, n);
+	}
+	return run_crc(evp, c);
 }
 
 static bool end_sealed(EVP_CIPHER_CTX *evp, struct rcp_chunk *c)
@@ -163,7 +185,7 @@ int rcp_seal_chunk(struct rcp_seal *s, struct rcp_chunk *c, uint8_t *payload, st
 	pthread_mutex_unlock(&s->lock);
 	c->generation = s->generation;
 	c->flags |= RCP_CHUNK_SEALED;
-	bool ok = begin(m->evp, c, true) && run(m->evp, c, payload) && end_sealed(m->evp, c);
+	bool ok = begin(m->evp, c, true) && run_sealing(m->evp, c, payload) && end_sealed(m->evp, c);
 
 	machine_give(s, m);
 	return ok ? 0 : rcp_err_set(err, RCP_E_IO, 0, "EVP_CipherUpdate", NULL, "sealing failed");
@@ -206,8 +228,10 @@ static enum rcp_unseal mark(struct rcp_seal *s, uint64_t sequence)
 	return RCP_UNSEAL_OK;
 }
 
-enum rcp_unseal rcp_unseal_chunk(struct rcp_seal *s, struct rcp_chunk *c, uint8_t *payload)
+enum rcp_unseal rcp_unseal_chunk(struct rcp_seal *s, struct rcp_chunk *c, uint8_t *payload,
+				 uint32_t *crc)
 {
+	*crc = 0;
 	if (!(c->flags & RCP_CHUNK_SEALED) || c->generation != s->generation)
 		return RCP_UNSEAL_FORGED;
 	struct machine *m = machine_take(s);
@@ -216,7 +240,7 @@ enum rcp_unseal rcp_unseal_chunk(struct rcp_seal *s, struct rcp_chunk *c, uint8_
 
 	if (!m)
 		return RCP_UNSEAL_FAILED;
-	bool ran = begin(m->evp, c, false) && run(m->evp, c, payload) &&
+	bool ran = begin(m->evp, c, false) && run_opening(m->evp, c, payload, crc) &&
 		   EVP_CIPHER_CTX_ctrl(m->evp, EVP_CTRL_AEAD_SET_TAG, sizeof(c->tag), c->tag) == 1;
 	bool own = ran && EVP_CipherFinal_ex(m->evp, none, &n) == 1;
 

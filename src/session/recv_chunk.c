@@ -47,7 +47,7 @@ static uint8_t *clear_memory(struct recv_chunk *c)
  * Worker. A sealed chunk is opened where it stands, but for a ring that others can write to: there what was
  * authenticated could be something else when it is written, so it is opened in memory of our own.
  */
-static bool open_sealed(struct recv_chunk *c)
+static bool open_sealed(struct recv_chunk *c, uint32_t *crc)
 {
 	const struct rcp_link *link = c->r->link;
 	uint8_t *place = (uint8_t *)(uintptr_t)c->payload; /* the sink's until it is released */
@@ -61,7 +61,7 @@ static bool open_sealed(struct recv_chunk *c)
 			memcpy(place, c->payload, c->h.length);
 		c->payload = place;
 	}
-	c->unseal = place ? rcp_unseal_chunk(link->seal, &c->h, place) : RCP_UNSEAL_FAILED;
+	c->unseal = place ? rcp_unseal_chunk(link->seal, &c->h, place, crc) : RCP_UNSEAL_FAILED;
 	if (c->unseal == RCP_UNSEAL_FAILED)
 		rcp_err_set(&c->err, RCP_E_IO, ENOMEM, "EVP_CipherUpdate", NULL, NULL);
 	return c->unseal == RCP_UNSEAL_OK;
@@ -70,13 +70,15 @@ static bool open_sealed(struct recv_chunk *c)
 /* Worker. Is it what the source read? */
 static bool payload_good(struct recv_chunk *c)
 {
+	uint32_t crc;
+
 	if (c->checked)
 		return true;
 #if RCP_TEST_HOOKS
 	test_flip(c);
 #endif
-	if (c->h.flags & RCP_CHUNK_SEALED && !open_sealed(c))
-		return false;
+	if (c->h.flags & RCP_CHUNK_SEALED)
+		return open_sealed(c, &crc) && crc == c->h.crc;
 	return rcp_crc32(0, c->payload, c->h.length) == c->h.crc;
 }
 

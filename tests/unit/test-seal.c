@@ -58,6 +58,17 @@ static struct rcp_chunk sent(struct rcp_seal *s, uint8_t *payload, uint32_t leng
 	return got;
 }
 
+/* What is opened has the CRC that the source took. */
+static enum rcp_unseal unseal(struct rcp_seal *s, struct rcp_chunk *c, uint8_t *payload)
+{
+	uint32_t crc;
+	enum rcp_unseal verdict = rcp_unseal_chunk(s, c, payload, &crc);
+
+	if (verdict == RCP_UNSEAL_OK && (crc != c->crc || crc != rcp_crc32(0, payload, c->length)))
+		fail_msg("opened, with another CRC");
+	return verdict;
+}
+
 static void hex_is(const uint8_t *p, size_t len, const char *want)
 {
 	static const char digit[] = "0123456789abcdef";
@@ -96,7 +107,7 @@ static void known_answers(void **state)
 		hex_is(payload, sizeof(payload), want[i].cipher);
 		hex_is(c.tag, sizeof(c.tag), want[i].tag);
 		assert_int_equal(c.crc, want[i].crc);
-		assert_int_equal(rcp_unseal_chunk(to, &c, payload), RCP_UNSEAL_OK);
+		assert_int_equal(unseal(to, &c, payload), RCP_UNSEAL_OK);
 		assert_memory_equal(payload, plain, sizeof(plain));
 		assert_int_equal(c.crc, 0x1ea95a70);
 	}
@@ -121,7 +132,7 @@ static void any_length(void **state)
 		memcpy(p, plain, lengths[i]);
 		struct rcp_chunk c = sent(from, p, lengths[i]);
 
-		assert_int_equal(rcp_unseal_chunk(to, &c, p), RCP_UNSEAL_OK);
+		assert_int_equal(unseal(to, &c, p), RCP_UNSEAL_OK);
 		assert_memory_equal(p, plain, lengths[i]);
 		assert_int_equal(c.crc, rcp_crc32(0, plain, lengths[i]));
 		free(p);
@@ -154,7 +165,7 @@ static void tampered(void **state)
 		memcpy(copy, payload, sizeof(copy));
 		if (c.length > sizeof(copy))
 			c.length = sizeof(copy) - 1; /* longer than the slot: a link refuses it */
-		assert_int_equal(rcp_unseal_chunk(to, &c, copy), RCP_UNSEAL_FORGED);
+		assert_int_equal(unseal(to, &c, copy), RCP_UNSEAL_FORGED);
 		refused++;
 	}
 	assert_int_equal(refused, 8 * 52 - 30);
@@ -163,19 +174,19 @@ static void tampered(void **state)
 
 		memcpy(copy, payload, sizeof(copy));
 		copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		assert_int_equal(rcp_unseal_chunk(to, &c, copy), RCP_UNSEAL_FORGED);
+		assert_int_equal(unseal(to, &c, copy), RCP_UNSEAL_FORGED);
 	}
 	for (uint32_t cut = 0; cut < sizeof(payload); cut++) {
 		struct rcp_chunk c = good;
 
 		c.length = cut;
 		memcpy(copy, payload, sizeof(copy));
-		assert_int_equal(rcp_unseal_chunk(to, &c, copy), RCP_UNSEAL_FORGED);
+		assert_int_equal(unseal(to, &c, copy), RCP_UNSEAL_FORGED);
 	}
 	/* and none of that counts as having seen it */
 	struct rcp_chunk c = good;
 
-	assert_int_equal(rcp_unseal_chunk(to, &c, payload), RCP_UNSEAL_OK);
+	assert_int_equal(unseal(to, &c, payload), RCP_UNSEAL_OK);
 	rcp_seal_free(&from);
 	rcp_seal_free(&to);
 }
@@ -194,9 +205,9 @@ static void other_keys(void **state)
 	struct rcp_chunk c = sent(from, payload, sizeof(payload)), d = c;
 
 	memcpy(copy, payload, sizeof(copy));
-	assert_int_equal(rcp_unseal_chunk(to, &c, copy), RCP_UNSEAL_FORGED);
+	assert_int_equal(unseal(to, &c, copy), RCP_UNSEAL_FORGED);
 	/* of another link, whatever its key */
-	assert_int_equal(rcp_unseal_chunk(later, &d, payload), RCP_UNSEAL_FORGED);
+	assert_int_equal(unseal(later, &d, payload), RCP_UNSEAL_FORGED);
 	rcp_seal_free(&from);
 	rcp_seal_free(&to);
 	rcp_seal_free(&later);
@@ -240,7 +251,7 @@ static enum rcp_unseal opens(struct rcp_seal *to, const struct kept *k)
 {
 	struct kept copy = *k;
 
-	return rcp_unseal_chunk(to, &copy.c, copy.payload);
+	return unseal(to, &copy.c, copy.payload);
 }
 
 /* In any order, each once; links have several connections and workers, so order means nothing. */
@@ -314,7 +325,7 @@ static void *work(void *arg)
 		memcpy(p, plain, sizeof(p));
 		w->wrong += rcp_seal_chunk(w->from, &c, p, &err) != 0;
 		w->sequence[i] = c.sequence;
-		w->wrong += rcp_unseal_chunk(w->to, &c, p) != RCP_UNSEAL_OK || memcmp(p, plain, sizeof(p));
+		w->wrong += unseal(w->to, &c, p) != RCP_UNSEAL_OK || memcmp(p, plain, sizeof(p));
 	}
 	return NULL;
 }

@@ -129,11 +129,12 @@ static struct rcp_seal *key(struct rcp_run *run, uint32_t generation)
 static enum rcp_unseal passes(struct rcp_seal *from, struct rcp_seal *to)
 {
 	uint8_t payload[100] = "what is sent";
+	uint32_t crc;
 	struct rcp_chunk c = {.length = sizeof(payload)};
 	struct rcp_err err = {0};
 
 	assert_int_equal(rcp_seal_chunk(from, &c, payload, &err), 0);
-	return rcp_unseal_chunk(to, &c, payload);
+	return rcp_unseal_chunk(to, &c, payload, &crc);
 }
 
 static void keys(void **state)
