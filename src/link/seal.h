@@ -50,8 +50,8 @@ int rcp_seal_chunk(struct rcp_seal *seal, struct rcp_chunk *chunk, uint8_t *payl
 
 /*
  * Sink. chunk: as decoded; with RCP_UNSEAL_OK its crc is what the source found, still to be compared
- * with *crc, which is that of the payload as it came out. payload is opened in place and must be memory that nobody else can write to meanwhile.
- * A sequence counts as seen only when its chunk was the source's own.
+ * with *crc, which is that of the payload as it came out. payload is opened in place and must be memory
+ * that nobody else can write to meanwhile. A sequence counts as seen only when its chunk was the source's own.
  */
 enum rcp_unseal rcp_unseal_chunk(struct rcp_seal *seal, struct rcp_chunk *chunk, uint8_t *payload,
 				 uint32_t *crc);
