@@ -96,7 +96,8 @@ struct rcp_transport_info {
 	const char *fabric;    /* or NULL */
 	const char *detail;    /* devices, addresses */
 	const char *fallback_reason; /* or NULL: why it is not the better one */
-	bool sealed;
+	const char *encrypted; /* what protects the data: "aes-256-gcm" "ssh" "tls" or NULL: nothing does */
+	bool sealed;	       /* rcp does, chunk by chunk: "aes-256-gcm" */
 };
 
 struct rcp_progress {
@@ -115,7 +116,9 @@ struct rcp_summary {
 	double seconds;
 	double bytes_per_second;
 	const char *transport, *fabric, *fallback_reason; /* NULL where there is none */
+	const char *encrypted; /* of the last transport, as in rcp_transport_info */
 	bool sealed;
+	uint64_t sealed_bytes; /* of chunks that went sealed */
 	uint64_t zero_copy_bytes, staged_bytes, resumed_bytes, resent_chunks;
 	unsigned retries;
 	bool crc32_known; /* one file: its CRC-32 */
@@ -158,6 +161,7 @@ RCP_API void rcp_copy_free(struct rcp_copy **copy);
 struct rcp_server_options {
 	int in_fd, out_fd;
 	unsigned threads;
+	enum rcp_encryption encryption; /* ALWAYS: no data but sealed, whatever the initiator says */
 };
 RCP_API int rcp_server_run(const struct rcp_server_options *options, const struct rcp_watch *watch);
 

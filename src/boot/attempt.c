@@ -3,6 +3,7 @@
 
 #include "base/container.h"
 #include "base/clock.h"
+#include "link/seal.h"
 #include "link/stream.h"
 
 #include <errno.h>
@@ -93,10 +94,13 @@ static void on_down(void *arg, const struct rcp_err *cause)
 
 	a->link_down = true;
 	if (run->used == a) {
+		struct rcp_err err = *cause;
+
+		sealing_blame(a, &err);
 		if (run->sender)
-			rcp_sender_events.down(run->sender, cause);
+			rcp_sender_events.down(run->sender, &err);
 		if (run->receiver)
-			rcp_receiver_events.down(run->receiver, cause);
+			rcp_receiver_events.down(run->receiver, &err);
 	} else if (a->state < ATTEMPT_USED) {
 		struct rcp_err err = *cause;
 
@@ -490,6 +494,8 @@ bool attempt_reap(struct rcp_run *run)
 		*p = a->next;
 		if (run->used == a)
 			run->used = NULL;
+		if (a->link)
+			rcp_seal_free(&a->link->seal);
 		rcp_link_free(&a->link);
 		free(a);
 	}

@@ -98,11 +98,6 @@ static int check_options(const struct rcp_options *o, struct rcp_err *err)
 		return rcp_err_set(err, RCP_E_USAGE, 0, "", NULL,
 				   "chunks of %u bytes in %u slots: chunks are multiples of 4096 up to %u, "
 				   "slots 1 to %u", o->chunk_bytes, o->slots, RCP_CHUNK_BYTES_MAX, RCP_SLOTS_MAX);
-	if (o->encryption == RCP_ENCRYPTION_ALWAYS) {
-		rcp_err_set(err, RCP_E_USAGE, 0, "", "--encrypt=always",
-			    "this version can't encrypt the data on every transport");
-		return rcp_err_fix(err, "--transport=ssh carries all of it inside ssh"), (int)err->code;
-	}
 	if (o->names && o->sources[1])
 		return rcp_err_set(err, RCP_E_USAGE, 0, "", "--files-from",
 				   "takes one source, the directory that the names are below");
@@ -239,6 +234,9 @@ static void tell_summary(struct rcp_run *run, int code)
 				.transport = run->transport,
 				.fabric = run->fabric,
 				.fallback_reason = talk_fallback(run),
+				.encrypted = run->encrypted,
+				.sealed = run->sealed,
+				.sealed_bytes = st.sealed_bytes,
 				.zero_copy_bytes = st.zero_copy_bytes,
 				.staged_bytes = st.staged_bytes,
 				.resumed_bytes = st.resumed_bytes,

@@ -119,6 +119,11 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 		run_fail(run, &err);
 		return;
 	}
+	run->peer_features = m->features;
+	if (sealing_agree(run, &err)) {
+		run_fail(run, &err);
+		return;
+	}
 	rcp_log(&run->log, RCP_LOG_INFO, "%s: %s", run->host, software);
 	if (run->watch.start)
 		run->watch.start(run->watch.arg, run->host, software);
@@ -202,7 +207,7 @@ static void say_hello(struct rcp_run *run)
 	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
 				  .version_min = RCP_VERSION_MIN,
 				  .version_max = RCP_VERSION_MAX,
-				  .features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB,
+				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);

@@ -2,7 +2,7 @@
  * One copy at one end: the loop, what is open on it, and how it all ends. Shared by run.c (life and
  * teardown), talk.c and talk_msg.c (negotiation), attempt.c (making links), initiator.c, server.c and local.c.
  *
- * Loop's thread. Nothing here blocks but the jobs.
+ * sealing.c says which links are sealed. Loop's thread. Nothing here blocks but the jobs.
  *
  *   initiator: ssh -> HELLO, START, NAMES -> READY -> race to TCP, TLS (or the pipe) -> CAPS -> links
  *   responder: HELLO -> READY -> TLS or SWITCH -> CAPS -> links
@@ -99,13 +99,15 @@ struct rcp_run {
 	int verbose;
 
 	bool initiator;
+	bool must_seal; /* responder: by its own command line, whatever the initiator says */
 	struct rcp_request req;
 	char host[256]; /* the peer, for messages */
 	struct rcp_where where; /* initiator: the remote end */
 	const struct rcp_options *options;
 	struct rcp_session_env env;
 	struct rcp_session_stats stats; /* kept when the session goes */
-	const char *transport, *fabric; /* of the last link */
+	const char *transport, *fabric, *encrypted; /* of the last link */
+	bool sealed;
 	uint64_t started_ns, progress_ns, ended_ns;
 	unsigned replaced;   /* links that another one took over from, on the same connection */
 	unsigned reconnects; /* connections that were */
@@ -123,6 +125,8 @@ struct rcp_run {
 	bool ssh_closing;
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
+	uint64_t peer_features;	  /* of its HELLO */
+	uint32_t seal_generation; /* the last one that a key was made for */
 	struct rcp_race *race;
 	struct rcp_addrs addrs;
 	uint16_t port;
@@ -235,6 +239,18 @@ void talk_rdma_look(struct rcp_run *run);
 const char *talk_fallback(struct rcp_run *run);
 /* The active control connection's callbacks, for both ends. */
 extern const struct rcp_ctl_ops talk_ctl_ops;
+
+/* sealing.c */
+/* What this end says in HELLO and CAPS. */
+uint64_t sealing_features(const struct rcp_run *run);
+/* Both HELLOs and START are known: RCP_E_CONNECT where the peer can't do what is needed. */
+int sealing_agree(const struct rcp_run *run, struct rcp_err *err);
+/* Before the session is attached to a's link: the key of this generation, if the link is to have one. */
+int sealing_start(struct rcp_attempt *a, uint32_t generation, struct rcp_err *err);
+/* What protects a's chunks: "aes-256-gcm", "ssh", "tls" or NULL. */
+const char *sealing_word(const struct rcp_attempt *a);
+/* A framing that can't be on a sealed link's connection was not the peer's doing, for all one knows. */
+void sealing_blame(const struct rcp_attempt *a, struct rcp_err *cause);
 
 /* attempt.c */
 struct rcp_attempt *attempt_new(struct rcp_run *run, uint16_t id, const struct rcp_candidate *cand,

@@ -49,6 +49,7 @@ static void add_counts(struct rcp_session_stats *to, const struct rcp_session_st
 {
 	to->zero_copy_bytes += st->zero_copy_bytes;
 	to->staged_bytes += st->staged_bytes;
+	to->sealed_bytes += st->sealed_bytes;
 	to->resent_chunks += st->resent_chunks;
 	to->wait_source_ns += st->wait_source_ns;
 	to->wait_credit_ns += st->wait_credit_ns;

@@ -17,7 +17,7 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 	run_end(run, err); /* the initiator is told, and tells its user */
 }
 
-/* -v of the initiator: this end's lines travel as NOTE. */
+/* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
 static void note_line(void *arg, enum rcp_log_level level, const char *text)
 {
 	struct rcp_run *run = arg;
@@ -170,12 +170,14 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 		fail(run, &err);
 		return;
 	}
+	if (sealing_agree(run, &err)) {
+		fail(run, &err);
+		return;
+	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
-	if (m->flags & RCP_OPT_VERBOSE) {
-		run->log.line = note_line;
-		run->log.level = RCP_LOG_INFO;
-	}
+	run->log.line = note_line;
+	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
 }
 
@@ -204,6 +206,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 {
 	struct rcp_err err = {0};
 
+	run->peer_features = m->features;
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
@@ -250,7 +253,7 @@ static void say_hello(struct rcp_run *run)
 	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
 				  .version_min = RCP_VERSION_MIN,
 				  .version_max = RCP_VERSION_MAX,
-				  .features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB,
+				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
@@ -265,6 +268,7 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 	if (!run)
 		return RCP_EXIT_IO;
 	snprintf(run->host, sizeof(run->host), "initiator");
+	run->must_seal = o->encryption == RCP_ENCRYPTION_ALWAYS;
 	if (!run_init(run, watch, o->threads, 0, &err) &&
 	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &pipe_ops, run, &err,
 			      &run->pipe)) {

@@ -101,7 +101,7 @@ static void say_caps(struct rcp_run *run)
 		for (unsigned i = 0; i < count; i++)
 			rcp_rdma_port_encode(&ports, &p[i]);
 	}
-	struct rcp_msg_caps m = {.features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB,
+	struct rcp_msg_caps m = {.features = sealing_features(run),
 				 .slots = run->req.slots,
 				 .chunk_bytes = run->req.chunk_bytes,
 				 .cpus = (uint16_t)(cpus > 0 ? cpus : 1),
@@ -442,9 +442,15 @@ void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 
 static void tell_transport(struct rcp_run *run, const struct rcp_link *link)
 {
+	const char *encrypted = sealing_word(run->used);
 	struct rcp_transport_info info = {.transport = link->caps.transport,
 					  .fabric = link->caps.fabric,
-					  .detail = link->caps.detail};
+					  .detail = link->caps.detail,
+					  .encrypted = encrypted,
+					  .sealed = encrypted && run->used->cand.kind != RCP_LINK_PIPE};
+
+	run->encrypted = encrypted;
+	run->sealed = info.sealed;
 
 	run->transport = link->caps.transport;
 	run->fabric = link->caps.fabric;
@@ -464,7 +470,8 @@ static void say_ring(struct rcp_attempt *a)
 	struct rcp_err err = {0};
 
 	a->link->ops->ring_get(a->link, &ring);
-	if (rcp_receiver_attach(run->receiver, a->link, a->params.generation, &err)) {
+	if (sealing_start(a, a->params.generation, &err) ||
+	    rcp_receiver_attach(run->receiver, a->link, a->params.generation, &err)) {
 		run_fail(run, &err);
 		return;
 	}

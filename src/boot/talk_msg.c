@@ -81,6 +81,10 @@ void talk_ring(struct rcp_run *run)
 		protocol(run, "a ring that can't be");
 		return;
 	}
+	if (sealing_start(a, m->generation, &err)) {
+		run_fail(run, &err);
+		return;
+	}
 	rcp_sender_attach(run->sender, a->link, m->generation);
 	run->ring = (struct rcp_msg_link_ring){0};
 }

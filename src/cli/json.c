@@ -126,6 +126,7 @@ void cli_json_transport(struct rcp_wr *w, const struct rcp_transport_info *info,
 	put_text(w, "fabric", info->fabric);
 	put_text(w, "detail", info->detail);
 	put_text(w, "fallback_reason", info->fallback_reason);
+	put_text(w, "encrypted", info->encrypted);
 	put_flag(w, "sealed", info->sealed);
 	put_text(w, "host", host);
 	put_text(w, "remote_software", remote_software);
@@ -213,7 +214,9 @@ void cli_json_summary(struct rcp_wr *w, const struct rcp_summary *s,
 	put_text(w, "transport", s->transport);
 	put_text(w, "fabric", s->fabric);
 	put_text(w, "fallback_reason", s->fallback_reason);
+	put_text(w, "encrypted", s->encrypted);
 	put_flag(w, "sealed", s->sealed);
+	put_count(w, "sealed_bytes", s->sealed_bytes);
 	put_count(w, "zero_copy_bytes", s->zero_copy_bytes);
 	put_count(w, "staged_bytes", s->staged_bytes);
 	put_count(w, "resumed_bytes", s->resumed_bytes);

@@ -313,9 +313,10 @@ static void stats_way(struct rcp_wr *w, const struct rcp_summary *s)
 {
 	char reason[1300];
 
-	cli_print(w, "%-14s %s%s%s%s%s\n", "transport", s->transport ? s->transport : "none",
+	cli_print(w, "%-14s %s%s%s%s%s%s\n", "transport", s->transport ? s->transport : "none",
 		  s->fabric ? " (" : "", s->fabric ? s->fabric : "", s->fabric ? ")" : "",
-		  s->sealed ? ", encrypted" : "");
+		  s->encrypted ? (s->sealed ? ", sealed with " : ", inside ") : "",
+		  s->encrypted ? s->encrypted : "");
 	if (s->fallback_reason)
 		cli_print(w, "%-14s %s\n", "because",
 			  rcp_name_escape(reason, sizeof(reason), s->fallback_reason,
@@ -339,6 +340,7 @@ void cli_report_stats(struct cli_report *report, const struct rcp_summary *s,
 	stats_way(&w, s);
 	stats_bytes(&w, "zero copy", s->zero_copy_bytes);
 	stats_bytes(&w, "staged", s->staged_bytes);
+	stats_bytes(&w, "sealed", s->sealed_bytes);
 	stats_bytes(&w, "resumed", s->resumed_bytes);
 	cli_print(&w,
 		  "%-14s %" PRIu64 " chunks sent again, %u reconnections, %" PRIu64 " warnings\n",

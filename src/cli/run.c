@@ -78,7 +78,11 @@ static void tell_transport(struct run *run, const struct rcp_transport_info *inf
 		cli_print(&w, ", %s", info->detail);
 	if (info->fallback_reason)
 		cli_print(&w, "; %s", info->fallback_reason);
-	cli_print(&w, "%s%c", info->sealed ? "; encrypted" : "", 0);
+	if (info->encrypted)
+		cli_print(&w, "; %s %s", info->sealed ? "sealed with" : "inside", info->encrypted);
+	else if (strcmp(info->transport, "local") != 0)
+		cli_print(&w, "; not encrypted");
+	cli_print(&w, "%c", 0);
 	if (!w.bad)
 		cli_report_log(run->report, (const char *)w.data);
 	rcp_wr_free(&w);
@@ -267,6 +271,7 @@ int cli_run_server(struct cli_args *args, struct cli_report *report)
 		.in_fd = STDIN_FILENO,
 		.out_fd = STDOUT_FILENO,
 		.threads = args->copy.threads,
+		.encryption = args->copy.encryption,
 	};
 
 	return rcp_server_run(&options, &watch);

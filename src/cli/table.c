@@ -121,7 +121,7 @@ const struct cli_option cli_options[] = {
 	{ROW(0, "bwlimit", "RATE", MOVE), KEEP(RATE, copy.limit_bytes_per_second),
 	 .min = 1, .max = INT64_MAX, .help = "at most RATE bytes a second; K M G T are powers of 1024"},
 	{ROW(0, "encrypt", "WHEN", MOVE), KEEP(WORD, copy.encryption), .words = encryptions,
-	 .help = "seal chunks: not in this version, always is refused"},
+	 .help = "seal the data: auto does on TCP, always on RDMA, too"},
 
 	{ROW('q', "quiet", NULL, SHOW), KEEP(FLAG, quiet), .ssh = 'q',
 	 .help = "errors only: no progress, no warnings"},

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct rcp_link;
+struct rcp_seal; /* link/seal.h */
 struct rcp_mem; /* a link's registration of memory */
 
 /*
@@ -29,7 +30,8 @@ struct rcp_mem; /* a link's registration of memory */
  * its `sent` event they belong to the link and must not change or go away.
  */
 struct rcp_post {
-	struct rcp_chunk chunk; /* complete but for `generation`, which the link fills in */
+	struct rcp_chunk chunk; /* complete but for `generation`, which the link fills in (sealed: the
+				 * same once more) */
 	const void *body;	/* chunk.length bytes; NULL where fd is given and caps.sendfile */
 	struct rcp_mem *mem;	/* registration that covers body; NULL where !caps.needs_mem */
 	int fd;			/* -1, or a file that holds the same bytes at fd_offset: a link with */
@@ -57,8 +59,9 @@ struct rcp_link_events {
 	void (*room)(void *arg);
 	/*
 	 * Sink: a slot was filled. header (64 bytes) and payload (4 KiB aligned, chunk_bytes long) are
-	 * in the ring: hostile input that the peer may still change. length: bytes that the link
-	 * says arrived behind the header. The slot belongs to the sink until it calls release.
+	 * in the ring: hostile input that (with caps.shared_ring) may still change. length: bytes that
+	 * the link says arrived behind the header. The slot belongs to the sink until it calls release:
+	 * with a ring of its own and a seal it may write to the payload.
 	 */
 	void (*chunk)(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
 		      uint32_t length);
@@ -70,6 +73,7 @@ struct rcp_link_events {
 struct rcp_link_caps {
 	bool needs_mem;		 /* post.mem must be given */
 	bool sendfile;		 /* sends from post.fd without touching the bytes */
+	bool shared_ring;	 /* sink: others than this link's end can write to slots at any time */
 	const char *transport;	 /* "rdma" "tcp" "ssh" "local" */
 	const char *fabric;	 /* "infiniband" "roce-v1" "roce-v2" "iwarp" or NULL */
 	char detail[160];	 /* for -v: devices, addresses, imm or pair, MTU, streams */
@@ -127,6 +131,9 @@ struct rcp_link {
 	const struct rcp_link_events *events;
 	void *arg; /* for events; the owner may change both before `up` */
 	struct rcp_link_caps caps;
+	/* The owner's, set before chunks flow, to outlive them: what they go sealed with; NULL: as they
+	 * are. Links themselves don't look at it: sender and receiver do the sealing. */
+	struct rcp_seal *seal;
 };
 
 static inline int rcp_link_post(struct rcp_link *l, struct rcp_post *post)

@@ -492,7 +492,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 	rcp_wr_free(&r->answers);
 	rcp_wr_free(&r->results);
 	rcp_links_free(&r->failed);
-	free(r->chunks);
+	recv_chunks_free(r);
 	free(r);
 }
 

@@ -10,6 +10,7 @@
 
 #include "file/links.h"
 #include "file/sink.h"
+#include "link/seal.h"
 #include "session/idtab.h"
 #include "session/session.h"
 
@@ -89,6 +90,9 @@ struct recv_chunk {
 	struct recv_small *small;
 	uint32_t small_count;
 	bool bad, taken;
+	bool checked;		/* opened and its CRC compared, by an earlier job */
+	enum rcp_unseal unseal; /* what became of a sealed one */
+	uint8_t *clear;		/* where one from a shared ring is opened, made at first use and kept */
 	struct rcp_err err;
 };
 
@@ -124,6 +128,7 @@ struct rcp_receiver {
 	bool posted;
 	uint64_t posted_chunks, posted_answers, posted_agains, came_ns;
 	uint64_t agains; /* AGAIN messages said */
+	bool forged_told;
 
 	struct rcp_wr answers, results;
 	struct rcp_rec_answer answer_run;
@@ -164,6 +169,7 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length);
 
 /* recv_chunk.c */
 int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err);
+void recv_chunks_free(struct rcp_receiver *r);
 void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
 		   uint32_t length);
 void recv_sweep(struct rcp_receiver *r);

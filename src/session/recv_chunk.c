@@ -36,12 +36,95 @@ static void test_flip(struct recv_chunk *c)
 }
 #endif
 
+static uint8_t *clear_memory(struct recv_chunk *c)
+{
+	if (!c->clear && posix_memalign((void **)&c->clear, 4096, c->r->opt.chunk_bytes))
+		c->clear = NULL;
+	return c->clear;
+}
+
+/*
+ * Worker. A sealed chunk is opened where it stands, but for a ring that others can write to: there what was
+ * authenticated could be something else when it is written, so it is opened in memory of our own.
+ */
+static bool open_sealed(struct recv_chunk *c, uint32_t *crc)
+{
+	const struct rcp_link *link = c->r->link;
+	uint8_t *place = (uint8_t *)(uintptr_t)c->payload; /* the sink's until it is released */
+
+	c->unseal = RCP_UNSEAL_FORGED;
+	if (c->h.length > c->r->opt.chunk_bytes)
+		return false;
+	if (link->caps.shared_ring) {
+		place = clear_memory(c);
+		if (place)
+			memcpy(place, c->payload, c->h.length);
+		c->payload = place;
+	}
+	c->unseal = place ? rcp_unseal_chunk(link->seal, &c->h, place, crc) : RCP_UNSEAL_FAILED;
+	if (c->unseal == RCP_UNSEAL_FAILED)
+		rcp_err_set(&c->err, RCP_E_IO, ENOMEM, "EVP_CipherUpdate", NULL, NULL);
+	return c->unseal == RCP_UNSEAL_OK;
+}
+
+/* Worker. Is it what the source read? */
 static bool payload_good(struct recv_chunk *c)
 {
+	uint32_t crc;
+
+	if (c->checked)
+		return true;
 #if RCP_TEST_HOOKS
 	test_flip(c);
 #endif
+	if (c->h.flags & RCP_CHUNK_SEALED)
+		return open_sealed(c, &crc) && crc == c->h.crc;
 	return rcp_crc32(0, c->payload, c->h.length) == c->h.crc;
+}
+
+/* ---- sealed chunks that are not what they should be ---- */
+
+/* Nothing that happens by itself: the session ends. */
+static void attacked(struct rcp_receiver *r, const char *what)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_INTEGRITY, 0, "", NULL, "%s: someone on the way tampers with the data", what);
+	rcp_receiver_stop(r, &err);
+}
+
+/* Damage and forgery look alike. Once a copy at any log level: who sees it many times has other worries. */
+static void tell_forged(struct rcp_receiver *r)
+{
+	rcp_log(r->env.log, r->forged_told ? RCP_LOG_INFO : RCP_LOG_WARN,
+		"a sealed chunk came damaged or forged: it is sent again");
+	r->forged_told = true;
+}
+
+/*
+ * Loop. True: it was refused for what its seal says. Damaged or forged is asked for again as a wrong CRC
+ * is: a forger has 2^-128 with each try and few tries. Its header is as little to be believed as its
+ * payload: only a cell that is the entry's and lacks is asked for; the sweep finds what that leaves out.
+ */
+static bool seal_refused(struct recv_chunk *c)
+{
+	struct rcp_receiver *r = c->r;
+	struct recv_entry *e = c->entry;
+	uint64_t cell = r->opt.chunk_bytes, at = c->h.offset;
+
+	if (!(c->h.flags & RCP_CHUNK_SEALED) || c->unseal == RCP_UNSEAL_OK)
+		return false;
+	if (c->unseal == RCP_UNSEAL_REPLAYED) {
+		attacked(r, "a sealed chunk came a second time");
+		return true;
+	}
+	if (c->unseal == RCP_UNSEAL_FORGED)
+		tell_forged(r);
+	if (!e || e->state != RECV_RECEIVING || at % cell || at >= e->fid.size ||
+	    rcp_sink_holds(e->sink, at / cell))
+		return true;
+	recv_entry_again(e, at, e->fid.size - at < cell ? (uint32_t)(e->fid.size - at) : (uint32_t)cell);
+	return true;
 }
 
 /* ---- one chunk of a big file ---- */
@@ -71,12 +154,15 @@ static void chunk_done(struct rcp_job *job)
 	slot_done(r, c->slot);
 	if (rcp_err_is(&c->err)) {
 		recv_entry_fail(e, &c->err);
+	} else if (c->bad && seal_refused(c)) {
+		; /* asked for again, or the end of all */
 	} else if (c->bad) {
 		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC",
 			(unsigned long long)c->h.offset);
 		recv_entry_again(e, c->h.offset, c->h.length);
 	} else {
 		r->stats.bytes_moved += c->h.length;
+		r->stats.sealed_bytes += c->h.flags & RCP_CHUNK_SEALED ? c->h.length : 0;
 		e->fresh_bytes += c->h.length;
 		recv_checkpoint_due(e);
 	}
@@ -163,6 +249,7 @@ static void bundle_done(struct rcp_job *job)
 	bool bad = c->bad;
 
 	r->jobs--;
+	r->stats.sealed_bytes += !bad && c->h.flags & RCP_CHUNK_SEALED ? c->h.length : 0;
 	c->small = NULL;
 	c->taken = false;
 	slot_done(r, c->slot);
@@ -211,8 +298,6 @@ static bool bundle_parse(struct recv_chunk *c)
 
 static void start_chunk(struct rcp_receiver *r, struct recv_chunk *c, bool bundle)
 {
-	c->err.code = RCP_OK;
-	c->bad = false;
 	c->taken = true;
 	c->job = (struct rcp_job){.work = bundle ? bundle_work : chunk_work,
 				  .done = bundle ? bundle_done : chunk_done};
@@ -223,8 +308,9 @@ static bool take_big(struct rcp_receiver *r, struct recv_chunk *c)
 {
 	struct recv_entry *e = rcp_idtab_get(&r->entries, c->h.entry);
 
-	if (!e || e->state == RECV_ENDING)
-		return false; /* it failed while this was on its way */
+	/* It failed, or became whole by a re-send, while this was on its way. */
+	if (!e || e->state == RECV_ENDING || e->state == RECV_COMMITTING)
+		return false;
 	if (e->state != RECV_RECEIVING) {
 		recv_break(r, "a chunk of an entry that takes none");
 		return false;
@@ -234,13 +320,79 @@ static bool take_big(struct rcp_receiver *r, struct recv_chunk *c)
 	return true;
 }
 
+/* Its header is believed from here on. */
+static void take_chunk(struct recv_chunk *c)
+{
+	struct rcp_receiver *r = c->r;
+	bool bundle = c->h.flags & RCP_CHUNK_BUNDLE;
+
+	if (!r->stopping && (bundle ? bundle_parse(c) : take_big(r, c)))
+		start_chunk(r, c, bundle);
+	else
+		slot_done(r, c->slot);
+}
+
+static void open_work(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+
+	c->bad = !payload_good(c);
+	c->checked = !c->bad;
+}
+
+static void open_done(struct rcp_job *job)
+{
+	struct recv_chunk *c = chunk_of(job);
+
+	c->r->jobs--;
+	c->taken = false;
+	if (!c->bad) {
+		take_chunk(c);
+		return;
+	}
+	slot_done(c->r, c->slot);
+	if (!seal_refused(c)) /* what was in it is found by the sweep */
+		rcp_log(c->r->env.log, RCP_LOG_INFO, "a sealed chunk came with a wrong CRC");
+}
+
+/*
+ * Nobody's word yet. A chunk of a file that takes some is opened, checked and written by one job; what
+ * goes by the rest of the header (a bundle's files, a break of the protocol) waits until it is opened.
+ */
+static void take_sealed(struct recv_chunk *c)
+{
+	struct rcp_receiver *r = c->r;
+	struct recv_entry *e = rcp_idtab_get(&r->entries, c->h.entry);
+
+	if (r->stopping) {
+		slot_done(r, c->slot);
+	} else if (!(c->h.flags & RCP_CHUNK_BUNDLE) && e && e->state == RECV_RECEIVING) {
+		take_chunk(c);
+	} else {
+		c->taken = true;
+		c->job = (struct rcp_job){.work = open_work, .done = open_done};
+		recv_job(r, RCP_POOL_FINISH, &c->job);
+	}
+}
+
+/* Both ends know whether this link's chunks are sealed. */
+static bool seal_agreed(struct recv_chunk *c)
+{
+	bool sealed = c->h.flags & RCP_CHUNK_SEALED, due = c->r->link->seal != NULL;
+
+	if (due && !sealed)
+		attacked(c->r, "a chunk came that is not sealed");
+	else if (sealed && !due)
+		recv_break(c->r, "a sealed chunk on a link without keys");
+	return sealed == due;
+}
+
 void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_t *payload,
 		   uint32_t length)
 {
 	struct rcp_receiver *r = arg;
 	struct recv_chunk *c = slot < r->slots ? &r->chunks[slot] : NULL;
 	uint8_t copy[RCP_CHUNK_HEADER];
-	bool take;
 
 	r->came++;
 	r->came_ns = r->env.now_ns(r->env.arg);
@@ -253,24 +405,33 @@ void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_
 	c->slot = slot;
 	c->payload = payload;
 	c->entry = NULL;
+	c->err.code = RCP_OK;
+	c->bad = c->checked = false;
+	c->unseal = RCP_UNSEAL_OK;
 	if (!rcp_chunk_decode(copy, &c->h) || c->h.generation != r->generation ||
 	    c->h.length != length) {
 		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk came with a damaged header");
 		slot_done(r, slot);
-		return;
-	}
-	bool bundle = c->h.flags & RCP_CHUNK_BUNDLE;
-
-	take = !r->stopping && (bundle ? bundle_parse(c) : take_big(r, c));
-	if (take)
-		start_chunk(r, c, bundle);
-	else
+	} else if (!seal_agreed(c)) {
 		slot_done(r, slot);
+	} else if (c->h.flags & RCP_CHUNK_SEALED) {
+		take_sealed(c);
+	} else {
+		take_chunk(c);
+	}
+}
+
+void recv_chunks_free(struct rcp_receiver *r)
+{
+	for (uint32_t i = 0; r->chunks && i < r->slots; i++)
+		free(r->chunks[i].clear);
+	free(r->chunks);
+	r->chunks = NULL;
 }
 
 int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err)
 {
-	free(r->chunks);
+	recv_chunks_free(r);
 	r->slots = link->caps.slots;
 	r->chunks = calloc(r->slots, sizeof(*r->chunks));
 	if (!r->chunks)

@@ -139,10 +139,13 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length)
 	struct rcp_err err = {0};
 
 	if (!t || t->tries >= RECV_TRIES) {
+		bool sealed = e->r->link && e->r->link->seal;
+
 		rcp_err_set(&err, RCP_E_INTEGRITY, t ? 0 : ENOMEM, "", e->shown,
-			    "the chunk at offset %llu had a wrong CRC %u times",
-			    (unsigned long long)offset, RECV_TRIES + 1);
-		rcp_err_fix(&err, "check cables, NICs and memory of both hosts; a rerun goes on from here");
+			    "the chunk at offset %llu %s %u times", (unsigned long long)offset,
+			    sealed ? "came damaged or forged" : "had a wrong CRC", RECV_TRIES + 1);
+		rcp_err_fix(&err, "check cables, NICs and memory of both hosts%s; a rerun goes on from here",
+			    sealed ? ", and who can change what they send" : "");
 		recv_entry_fail(e, &err);
 		return false;
 	}

@@ -276,6 +276,7 @@ static void on_sent(void *arg, struct rcp_post *post, bool ok)
 		uint64_t body = c->entry ? c->length : c->length - 4 - 12 * (uint64_t)c->file_count;
 
 		*kind += c->length;
+		s->stats.sealed_bytes += c->post.chunk.flags & RCP_CHUNK_SEALED ? c->length : 0;
 		s->stats.bytes_moved += body;
 	}
 	send_chunk_free(c);
@@ -435,6 +436,8 @@ void rcp_sender_attach(struct rcp_sender *s, struct rcp_link *link, uint32_t gen
 	s->map_refused = false;
 	s->generation = generation;
 	s->posted_total = s->posted_said = 0;
+	if (link->seal && s->opt.engine == RCP_ENGINE_MAPPED)
+		rcp_log(s->env.log, RCP_LOG_INFO, "source: staged, since what is sealed can't be sent from a mapping");
 	send_walk_pump(s);
 	send_plan_pump(s);
 }

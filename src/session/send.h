@@ -189,6 +189,8 @@ void send_try_post(struct rcp_sender *s);
 void send_entry_opened(struct send_entry *e);
 
 /* send_load.c */
+/* The chunk's header but for what its sealing or posting adds. Any thread that has the chunk. */
+void send_chunk_head(struct send_chunk *c);
 void send_load_submit(struct send_chunk *c);
 bool send_window_for(struct send_chunk *c);
 void send_window_unref(struct send_window *w);

@@ -3,6 +3,7 @@
 
 #include "base/container.h"
 #include "base/crc.h"
+#include "link/seal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -43,6 +44,26 @@ void send_memory_drop(struct rcp_sender *s)
 }
 
 /* ---- loading a chunk ---- */
+
+void send_chunk_head(struct send_chunk *c)
+{
+	c->post.chunk = (struct rcp_chunk){.entry = c->entry ? c->entry->id : c->files[0]->id,
+					   .flags = c->entry ? 0 : RCP_CHUNK_BUNDLE,
+					   .offset = c->offset,
+					   .length = c->length,
+					   .crc = c->crc};
+}
+
+/* What stands in the staging buffer, in place. Loaded again it is sealed again, with another nonce. */
+static int seal(struct send_chunk *c)
+{
+	struct rcp_seal *with = c->s->link->seal;
+
+	if (!with)
+		return 0;
+	send_chunk_head(c);
+	return rcp_seal_chunk(with, &c->post.chunk, c->buf, &c->err);
+}
 
 static int load_staged(struct send_chunk *c)
 {
@@ -87,7 +108,9 @@ static void chunk_work(struct rcp_job *job)
 
 	/* A re-send after the file's end was said must not bring in another version. */
 	if (rc == 0 && c->recheck)
-		rcp_source_check(c->entry->source, &c->err);
+		rc = rcp_source_check(c->entry->source, &c->err);
+	if (rc == 0)
+		seal(c);
 }
 
 /* ---- bundles: U32 count, BUNDLED records, bytes ---- */
@@ -134,6 +157,7 @@ static void bundle_work(struct rcp_job *job)
 	c->post.body = c->buf;
 	c->post.mem = c->buf_mem;
 	c->crc = rcp_crc32(0, c->buf, at);
+	seal(c);
 }
 
 static void bundle_done(struct send_chunk *c)
@@ -394,7 +418,8 @@ static bool can_send_mapped(const struct rcp_sender *s)
 
 static bool wants_window(const struct rcp_sender *s, const struct send_chunk *c)
 {
-	if (!can_send_mapped(s))
+	/* A mapping has the bytes as they are; sealed ones need a buffer. */
+	if (!can_send_mapped(s) || s->link->seal)
 		return false;
 	if (s->opt.engine == RCP_ENGINE_MAPPED)
 		return true;

@@ -52,6 +52,7 @@ static struct send_chunk *chunk_take(struct rcp_sender *s)
 	c->length = 0;
 	c->crc = 0;
 	c->err.code = RCP_OK;
+	c->post.chunk = (struct rcp_chunk){0};
 	c->post.fd = -1;
 	c->post.mem = NULL;
 	c->post.body = NULL;
@@ -345,14 +346,11 @@ static void limit_charge(struct rcp_sender *s, uint32_t bytes)
 
 static int post_one(struct rcp_sender *s, struct send_chunk *c)
 {
-	struct rcp_chunk *h = &c->post.chunk;
-
-	*h = (struct rcp_chunk){.entry = c->entry ? c->entry->id : c->files[0]->id,
-				.flags = c->entry ? 0 : RCP_CHUNK_BUNDLE,
-				.offset = c->offset,
-				.length = c->length,
-				.crc = c->crc,
-				.sequence = s->sequence};
+	/* What is sealed has its header: it goes as it is or not at all. */
+	if (!(c->post.chunk.flags & RCP_CHUNK_SEALED)) {
+		send_chunk_head(c);
+		c->post.chunk.sequence = s->sequence;
+	}
 	c->post.owner = c;
 	return rcp_link_post(s->link, &c->post);
 }

@@ -55,6 +55,7 @@ struct rcp_session_stats {
 	uint64_t bytes_moved; /* source: handed to the network; sink: written; both + resumed */
 	uint64_t files_done, bytes_done, skipped, failed;
 	uint64_t zero_copy_bytes, staged_bytes, resumed_bytes, resent_chunks;
+	uint64_t sealed_bytes; /* source: of sealed chunks handed to the network; sink: opened */
 	uint64_t wait_source_ns, wait_credit_ns, wait_network_ns, wait_sink_ns;
 	bool verdict_known;
 	enum rcp_code verdict_code;
@@ -84,7 +85,7 @@ struct rcp_walk;
 int rcp_sender_new(const struct rcp_session_env *env, const struct rcp_session_options *options,
 		   struct rcp_walk *walk, struct rcp_err *err, struct rcp_sender **out);
 void rcp_sender_free(struct rcp_sender **sender);
-/* link->events and arg must be rcp_sender_events and the sender. */
+/* link->events and arg must be rcp_sender_events and the sender. With link->seal chunks go sealed. */
 extern const struct rcp_link_events rcp_sender_events;
 /* generation: the ring's. */
 void rcp_sender_attach(struct rcp_sender *sender, struct rcp_link *link, uint32_t generation);
@@ -107,6 +108,7 @@ int rcp_receiver_new(const struct rcp_session_env *env, const struct rcp_session
 		     struct rcp_receiver **out);
 void rcp_receiver_free(struct rcp_receiver **receiver);
 extern const struct rcp_link_events rcp_receiver_events;
+/* With link->seal nothing is taken but sealed chunks. */
 int rcp_receiver_attach(struct rcp_receiver *receiver, struct rcp_link *link, uint32_t generation,
 			struct rcp_err *err);
 int rcp_receiver_message(struct rcp_receiver *receiver, const struct rcp_msg *msg,

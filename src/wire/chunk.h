@@ -4,7 +4,7 @@
  *   0  U32 magic "rcpC"      8 U32 generation   16 U64 offset   28 U32 crc       40 K16 tag      60 U32 header crc
  *   4  U32 flags            12 U32 entry        24 U32 length   32 U64 sequence  56 U32 zero
  *
- * crc: CRC-32 of the payload (plaintext). header crc: CRC-32 of bytes 0 to 59.
+ * crc: CRC-32 of the payload; sealed: enciphered with it (link/seal.h). header crc: CRC-32 of bytes 0 to 59.
  * imm: bits 31-16 slot, 15-0 generation's low half.
  */
 #ifndef RCP_WIRE_CHUNK_H

@@ -28,6 +28,7 @@
 #define RCP_FEATURE_SEAL (UINT64_C(1) << 2)
 #define RCP_FEATURE_IMM (UINT64_C(1) << 3)
 #define RCP_FEATURE_OOB (UINT64_C(1) << 4)
+#define RCP_FEATURE_SEAL_ALWAYS (UINT64_C(1) << 5) /* it takes nothing that is not sealed */
 
 /* START.flags */
 #define RCP_OPT_RECURSIVE (UINT64_C(1) << 0)

@@ -4,11 +4,15 @@
  *   CALL PATH     pread, fsync, fdatasync give EIO for files with PATH in their name
  *   flip PATH     pwrite puts one bit down wrong
  * E2E_FROM: only from this byte on.
+ *
+ * E2E_PROXY: rcp's own TCP connections go to this port of 127.0.0.1; the one that was meant is put into the file
+ * E2E_PROXY_TO. Other programs' (ssh's) go where they want.
  */
 #undef _FORTIFY_SOURCE /* its inline functions have the same names */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,4 +114,41 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
 	return sync_call("fdatasync", fd);
+}
+
+static void tell_proxy(unsigned port)
+{
+	static unsigned told; /* the proxy may be reading it */
+	const char *path = getenv("E2E_PROXY_TO");
+	FILE *f = path && told != port ? fopen(path, "w") : NULL;
+
+	if (!f)
+		return;
+	told = port;
+	fprintf(f, "%u\n", port);
+	fclose(f);
+}
+
+/* Under a name of its own: with _GNU_SOURCE the header's has a type that no definition can have. */
+int proxied_connect(int fd, const struct sockaddr *to, socklen_t len) __asm__("connect");
+
+int proxied_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	const char *proxy = getenv("E2E_PROXY");
+	int (*next)(int, const struct sockaddr *, socklen_t);
+	struct sockaddr_in in;
+
+	*(void **)(void *)&next = real("connect");
+	if (!proxy || strncmp(program_invocation_short_name, "rcp", 3) ||
+	    (to->sa_family != AF_INET && to->sa_family != AF_INET6))
+		return next(fd, to, len);
+	if (to->sa_family == AF_INET6) {
+		errno = ENETUNREACH;
+		return -1;
+	}
+	memcpy(&in, to, sizeof(in));
+	tell_proxy(ntohs(in.sin_port));
+	in.sin_port = htons((unsigned short)atoi(proxy));
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return next(fd, (struct sockaddr *)&in, sizeof(in));
 }

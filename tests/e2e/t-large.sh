@@ -125,6 +125,7 @@ t '5 GiB up, tcp' five src/5g "box:$dir/dst/"
 t '5 GiB down, tcp, staged' five --source=staged "box:$dir/src/5g" dst/
 t '5 GiB down, ssh, -a' five --transport=ssh -a "box:$dir/src/5g" dst/
 t '5 GiB, local' five src/5g dst/
-t "memory, $dense MiB up, mapped" memory --source=mapped "${shm:-.}/dense" "box:${shm:-.}/copy"
+t "memory, $dense MiB up, sealed" memory "${shm:-.}/dense" "box:${shm:-.}/copy"
+t "memory, $dense MiB up, mapped" memory --source=mapped --encrypt=never "${shm:-.}/dense" "box:${shm:-.}/copy"
 t "memory, $dense MiB down, staged" memory --source=staged "box:${shm:-.}/dense" "${shm:-.}/copy"
 end

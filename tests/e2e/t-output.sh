@@ -57,7 +57,7 @@ bar() {
 }
 
 summary_keys='status exit_code files bytes skipped failed seconds bytes_per_second transport fabric
-	fallback_reason sealed zero_copy_bytes staged_bytes resumed_bytes resent_chunks retries crc32 bottleneck
+	fallback_reason encrypted sealed sealed_bytes zero_copy_bytes staged_bytes resumed_bytes resent_chunks retries crc32 bottleneck
 	resumable errors errors_omitted warnings'
 
 json_of() {
@@ -74,7 +74,7 @@ json_of() {
 		is "key $key" "$(event summary "has(\"$key\")")" true
 	done
 	for key in version sources target dry_run; do is "start has $key" "$(event start "has(\"$key\")")" true; done
-	for key in transport fabric detail fallback_reason sealed host remote_software; do
+	for key in transport fabric detail fallback_reason encrypted sealed host remote_software; do
 		is "transport has $key" "$(event transport "has(\"$key\")")" true
 	done
 	for key in name bytes status; do is "file has $key" "$(event file "has(\"$key\")")" true; done
@@ -203,11 +203,6 @@ usage() {
 		own_lines 1
 		out_empty
 	done
-	rcp --encrypt=always src/f "box:$dir/dst/"
-	[ "$rc" = 0 ] || { rc_is 2; own_lines 1; }
-	rcp --encrypt=never src/f "box:$dir/dst/"
-	rc_is 0
-	same src/f dst/f
 }
 
 rdma_only() {

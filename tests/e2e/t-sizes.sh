@@ -28,12 +28,12 @@ arrived() {
 }
 
 up() {
-	rcp --json --transport="$1" "src/$2" "box:$dir/dst/"
+	rcp --json --transport="$1" "${@:3}" "src/$2" "box:$dir/dst/"
 	arrived "$1" "$2"
 }
 
 down() {
-	rcp --json --transport="$1" "box:$dir/src/$2" dst/
+	rcp --json --transport="$1" "${@:3}" "box:$dir/src/$2" dst/
 	arrived "$1" "$2"
 }
 
@@ -57,11 +57,15 @@ for n in "${sizes[@]}"; do
 		t "$n bytes up, $how" up $how "$n"
 		t "$n bytes down, $how" down $how "$n"
 	done
+	t "$n bytes up, tcp, not sealed" up tcp "$n" --encrypt=never
+	t "$n bytes down, tcp, not sealed" down tcp "$n" --encrypt=never
 	t "$n bytes, local" within "$n"
 done
 for engine in mapped staged direct; do
 	t "all at once up, --source=$engine" all --source=$engine src/* "box:$dir/dst"
+	t "all at once up, --source=$engine, not sealed" all --source=$engine --encrypt=never src/* "box:$dir/dst"
 	t "all at once down, --source=$engine" all --source=$engine "box:$dir/src/*" dst
+	t "all at once down, --source=$engine, not sealed" all --source=$engine --encrypt=never "box:$dir/src/*" dst
 	t "all at once, local, --source=$engine" all --source=$engine src/* dst
 done
 t "all at once, 4 KiB chunks, 3 slots" all --chunk-size=4K --slots=3 src/* "box:$dir/dst"

@@ -472,7 +472,8 @@ t 'up: ext4, full' disk_full up
 t 'local: ext4, full' disk_full local
 t 'local: ext4, full during small files' tree_fills ext4 16M local
 t 'up: the source changes' changes up --source=staged
-t 'down: the source changes' changes down --source=mapped
+t 'down: the source changes' changes down --source=mapped --encrypt=never
+t 'down: the source changes, sealed' changes down
 t 'local: the source changes' changes local
 from=2000000 mode=local
 t 'local: read error, big, direct' read_error local mid --source=direct

@@ -79,6 +79,7 @@ static void tell_start(struct rcp_copy *copy)
 				     .transport = "tcp",
 				     .detail = "127.0.0.1",
 				     .fallback_reason = "no RDMA device here",
+				     .encrypted = "aes-256-gcm",
 				     .sealed = true,
 			     });
 	/* a banner in two pieces, with what would move the cursor */
@@ -119,7 +120,9 @@ static int tell_summary(struct rcp_copy *copy, int code, uint64_t files, uint64_
 				   .bytes_per_second = 4 << 20,
 				   .transport = "tcp",
 				   .fallback_reason = "no RDMA device here",
+				   .encrypted = "aes-256-gcm",
 				   .sealed = true,
+				   .sealed_bytes = 40 << 20,
 				   .staged_bytes = 40 << 20,
 				   .crc32_known = code == RCP_EXIT_OK,
 				   .crc32 = 0xbeef,

@@ -185,7 +185,7 @@ static void transport_event(void **state)
 	assert_string_equal(
 		line_of(&w),
 		"{\"event\":\"transport\",\"transport\":\"rdma\",\"fabric\":\"roce-v2\","
-		"\"detail\":\"mlx5_0\",\"fallback_reason\":null,\"sealed\":false,"
+		"\"detail\":\"mlx5_0\",\"fallback_reason\":null,\"encrypted\":null,\"sealed\":false,"
 		"\"host\":\"h\",\"remote_software\":null}\n");
 	rcp_wr_free(&w);
 }
@@ -241,7 +241,7 @@ static void summary_has_every_key(void **state)
 		"zero_copy_bytes", "staged_bytes", "resumed_bytes",
 		"resent_chunks",   "crc32",	   "errors",
 		"bottleneck",	   "skipped",	   "failed",
-		"retries",	   "sealed",	   "resumable",
+		"retries",	   "encrypted",	   "sealed",	   "sealed_bytes",	   "resumable",
 		"errors_omitted",  "warnings",
 	};
 	struct rcp_summary s = {0};

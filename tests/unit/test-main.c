@@ -155,7 +155,7 @@ static void verbose_tells_why(void **state)
 	(void)state;
 	run("-v a fake:ok");
 	says(ran.err, "rcp: info line\n");
-	says(ran.err, "rcp: transport tcp, 127.0.0.1; no RDMA device here; encrypted\n");
+	says(ran.err, "rcp: transport tcp, 127.0.0.1; no RDMA device here; sealed with aes-256-gcm\n");
 	says(ran.err, "rcp: big\\nname: copied, 40.0 MiB\n");
 	assert_null(strstr(ran.err, "debug line"));
 	run("-vv a fake:ok");
@@ -286,7 +286,7 @@ static void stats_for_people(void **state)
 	assert_int_equal(ran.out_len, 0);
 	says(ran.err, "files          1 copied, 0 skipped, 0 failed\n");
 	says(ran.err, "time           10.000 s, 4.0 MiB/s\n");
-	says(ran.err, "transport      tcp, encrypted\n");
+	says(ran.err, "transport      tcp, sealed with aes-256-gcm\n");
 	says(ran.err, "because        no RDMA device here\n");
 	says(ran.err, "crc32          0000beef\n");
 }

@@ -32,6 +32,12 @@ carried() {
 	esac
 }
 
+# All of the large file by sealed chunks, from buffers.
+sealed() {
+	[ "$(field transport)" = rdma ] && [ "$(field encrypted)" = aes-256-gcm ] &&
+		[ "$(number sealed_bytes)" -ge $((64 * MiB + 7)) ] && [ "$(number zero_copy_bytes)" = 0 ]
+}
+
 ssh hostb mkdir -p /run/tmp/dst
 copy 0 -v "${remote[@]}" $here/f* hostb:/run/tmp/dst
 ok "upload of every size" $? $said
@@ -60,6 +66,12 @@ else
 	copy 0 --source=staged "${remote[@]}" $here/f$((64 * MiB + 7)) hostb:staged &&
 		[ "$(number zero_copy_bytes)" = 0 ] && ssh hostb cmp /run/tmp/dst/f$((64 * MiB + 7)) staged
 	ok "--source=staged" $? $said
+	always=(--encrypt=always --transport=rdma "${remote[@]}")
+	copy 0 "${always[@]}" $here/f$((64 * MiB + 7)) hostb:sealed && sealed &&
+		ssh hostb cmp /run/tmp/dst/f$((64 * MiB + 7)) sealed
+	ok "--encrypt=always" $? $said
+	copy 0 "${always[@]}" hostb:sealed $back/sealed && sealed && cmp $here/f$((64 * MiB + 7)) $back/sealed
+	ok "--encrypt=always, download" $? $said
 	if [ "$fabric" = rxe ]; then
 		copy 0 --connect=oob --transport=rdma "${remote[@]}" $here/f$((64 * MiB + 7)) hostb:oob &&
 			[ "$(field fabric)" = roce-v2 ] && ssh hostb cmp /run/tmp/dst/f$((64 * MiB + 7)) oob
@@ -80,6 +92,11 @@ ok "with TCP blocked it still copies" $? $said
 if [ "$fabric" = none ]; then
 	[ "$(field transport)" = ssh ] && expect 'no TCP'
 	ok "  through ssh, and says why" $? $said
+else
+	# Its key then comes from the secret that went through ssh.
+	copy 0 --encrypt=always --transport=rdma "${remote[@]}" $here/f$((64 * MiB + 7)) hostb:sealed2 && sealed &&
+		ssh hostb cmp /run/tmp/dst/f$((64 * MiB + 7)) sealed2
+	ok "  also sealed" $? $said
 fi
 copy 3 --transport=tcp "${remote[@]}" $here/f1 hostb:never
 ok "  and --transport=tcp says that it can't" $? $said

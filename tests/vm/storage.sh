@@ -78,8 +78,8 @@ unreadable() {
 unreadable "local" source/{small,file,small2} to/
 unreadable "rdma, up" --transport=rdma source/{small,file,small2} 10.9.0.2:/run/tmp/to/
 unreadable "rdma, up, mapped" --transport=rdma --source=mapped source/{small,file,small2} 10.9.0.2:/run/tmp/to/
-unreadable "tcp, mapped, up" --transport=tcp --source=mapped source/{small,file,small2} 10.9.0.2:/run/tmp/to/
-unreadable "tcp, mapped, down" --transport=tcp 10.9.0.2:/run/tmp/source/{small,file,small2} to/
+unreadable "tcp, mapped, up" --transport=tcp --encrypt=never --source=mapped source/{small,file,small2} 10.9.0.2:/run/tmp/to/
+unreadable "tcp, mapped, down" --transport=tcp --encrypt=never 10.9.0.2:/run/tmp/source/{small,file,small2} to/
 table source source.good
 copy 0 -S /run/tmp/ssh 10.9.0.2:/run/tmp/source/{small,file,small2} to/ && cmp file to/file && clean to &&
 	[ "$(number skipped)" = 2 ]

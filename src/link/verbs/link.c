@@ -355,6 +355,7 @@ int rcp_verbs_link_new(struct rcp_rdma *rdma, struct uv_loop_s *loop, uint16_t p
 	v->slots_wanted = params->slots;
 	v->source.imm = v->port->imm && peer_imm;
 	v->link.caps.needs_mem = true;
+	v->link.caps.shared_ring = true;
 	v->link.caps.transport = "rdma";
 	v->link.caps.chunk_bytes = params->chunk_bytes;
 	if (rcp_verbs_io_new(loop, &io_ops, v, err, &v->io) != 0) {
