@@ -398,6 +398,14 @@ static int call(struct fk_id *i, const struct rdma_conn_param *p)
 	return 0;
 }
 
+static void slow(const char *name)
+{
+	const struct fk_rule *r = fk_fault(FK_F_SLOW, name);
+
+	if (r)
+		usleep((useconds_t)r->number * 1000);
+}
+
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
 	struct fk_id *i = id_of(id);
@@ -411,6 +419,7 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	if (!err)
 		err = call(i, param);
 	FK_UNLOCK();
+	slow("rdma_connect");
 	return err ? fail(err) : 0;
 }
 

@@ -387,6 +387,7 @@ enum fk_fault {
 	FK_F_CM,
 	FK_F_PRIVATE,
 	FK_F_FORGE,
+	FK_F_SLOW,
 };
 struct fk_rule {
 	enum fk_fault what;

@@ -20,6 +20,7 @@
  *   forge N BITS                 other immediate data: another slot's
  *   cm:EVENT N lost|late MS|rejected STATUS     ESTABLISHED, CONNECT_REQUEST, DISCONNECTED, ...;
  *   cm:REQ N lost, cm:REP, cm:RTU               the frame itself
+ *   slow:rdma_connect N MS       it returns only so much later, its work done
  *   private N BYTES              private data comes in that length
  */
 #include "fake.h"
@@ -44,6 +45,7 @@ static const struct word {
 	{"twice", FK_F_TWICE},	{"swap", FK_F_SWAP},	 {"port-down", FK_F_PORT},
 	{"fatal", FK_F_FATAL},	{"cm", FK_F_CM},	 {"private", FK_F_PRIVATE},
 	{"forge", FK_F_FORGE},
+	{"slow", FK_F_SLOW},
 };
 static const struct word numbers[] = {
 	{"ENOMEM", ENOMEM},

@@ -146,6 +146,10 @@ static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev
 	struct rcp_err e = {0};
 
 	v->connected = true;
+	/* TCP has been answered, so the call has returned or is about to. From here on the connection
+	 * is the link's, whose registrations and slots are others': not to be left to the thread. */
+	if (v->conn.dial)
+		rcp_verbs_dial_end(&v->conn);
 	if (!rcp_verbs_private_decode(ev->data, ev->len, &p) || p.attempt != v->attempt ||
 	    !rcp_verbs_same(p.session, v->proof.session, sizeof(p.session)) ||
 	    !rcp_verbs_same(p.proof, v->proof.theirs, sizeof(p.proof))) {

@@ -260,7 +260,7 @@ void rcp_verbs_conn_drop(struct verbs_conn *c);
 
 /* dial.c: rdma_connect in a thread of its own. VERBS_FD_DIAL is readable when it has returned. */
 int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err);
-/* It has returned: 0 or its errno. */
+/* It has returned, or is about to: 0 or its errno. */
 int rcp_verbs_dial_end(struct verbs_conn *c);
 /* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it
  * later. Then *c is empty. */
