@@ -65,6 +65,11 @@ static int gid_choose(struct verbs_link *v, enum rcp_gid_type type, struct rcp_e
 			return 0;
 		}
 	}
+	/* InfiniBand goes by LID in its subnet; a device without a GUID has nothing else. */
+	if (type == RCP_GID_IB && v->port->lid) {
+		v->oob_gid = (struct rcp_rdma_gid){.type = type};
+		return 0;
+	}
 	return rcp_err_set(err, RCP_E_CONNECT, 0, NULL, v->name, "the port has no GID of type %s",
 			   type == RCP_GID_IB	     ? "InfiniBand"
 			   : type == RCP_GID_ROCE_V1 ? "RoCE v1"
@@ -124,6 +129,15 @@ int rcp_rdma_oob_new(struct rcp_rdma *rdma, struct uv_loop_s *loop,
 	return 0;
 }
 
+/* Both ends have a GID, and not of the same subnet. */
+static bool other_subnet(const uint8_t mine[16], const uint8_t theirs[16])
+{
+	static const uint8_t none[16];
+
+	return memcmp(mine, none, 16) != 0 && memcmp(theirs, none, 16) != 0 &&
+	       memcmp(mine, theirs, 8) != 0;
+}
+
 /* On InfiniBand a GRH is for other subnets; on Ethernet the GID is all the address there is. */
 static void path_to(const struct verbs_link *v, const struct rcp_rdma_oob *peer,
 		    struct ibv_ah_attr *ah)
@@ -134,7 +148,7 @@ static void path_to(const struct verbs_link *v, const struct rcp_rdma_oob *peer,
 	ah->port_num = v->port->number;
 	ah->sl = o->sl >= 0 ? (uint8_t)(o->sl & 15) : 0;
 	ah->dlid = ethernet ? 0 : peer->lid;
-	ah->is_global = ethernet || memcmp(peer->gid, v->oob_gid.gid, 8) != 0;
+	ah->is_global = ethernet || other_subnet(v->oob_gid.gid, peer->gid);
 	if (!ah->is_global)
 		return;
 	memcpy(ah->grh.dgid.raw, peer->gid, 16);
