@@ -84,6 +84,8 @@ falls 'no address and no LID' ib 'ib lid=0' 'the port has no LID and no IPoIB ad
 falls 'InfiniBand without IPoIB' ib ib 'no RDMA port has an IP address to listen on'
 falls 'a partition that is not there' 'ib pkeys=ffff/8001' ib 'the port has no partition key 0x8001' \
 	--connect=oob --pkey=0x8001
+falls 'limited members of a partition' 'ib pkeys=7fff rto=300' 'ib pkeys=7fff rto=300' \
+	'retries exceeded' --connect=oob
 falls 'iWARP out of band' iwarp iwarp 'no RDMA port here shares a fabric' --connect=oob
 falls 'one element a request' 'roce2 sge=1' roce2 'Invalid argument'
 falls 'no such device' roce2 roce2 'there is no such RDMA device' --device=fake9

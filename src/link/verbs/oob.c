@@ -16,7 +16,7 @@
 #define RNR_TIMER   12 /* 0.64 ms */
 #define HOP_LIMIT   64
 #define OFFLINE_MS  30000 /* for the peer's numbers to come */
-#define GREET_MS    10000 /* and for its hello */
+#define GREET_MS    10000 /* and for its hello, or its device's answer to ours */
 
 static int pkey_index(const struct verbs_link *v, struct rcp_err *err, uint16_t *index)
 {
@@ -220,14 +220,14 @@ int rcp_rdma_oob_connect(struct rcp_link *link, const struct rcp_rdma_oob *peer,
 	if (to_rtr(v, peer, err) != 0 || to_rts(v, err) != 0)
 		return (int)err->code;
 	v->connected = true;
+	v->deadline_ms = GREET_MS;
+	rcp_verbs_io_timer(v->io, GREET_MS);
 	if (!v->initiator) {
 		v->state = VERBS_GREET;
-		v->deadline_ms = GREET_MS;
-		rcp_verbs_io_timer(v->io, GREET_MS);
 		return 0;
 	}
-	if (rcp_verbs_hello_send(v, err) != 0)
-		return (int)err->code;
-	rcp_verbs_link_up(v);
-	return 0;
+	/* Two QPs in RTS prove nothing: the way there may not exist. The hello's completion, which is
+	 * the other device's answer, does: queue.c */
+	v->state = VERBS_CONNECT;
+	return rcp_verbs_hello_send(v, err);
 }

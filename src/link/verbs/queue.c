@@ -139,6 +139,8 @@ static bool complete(struct verbs_link *v, const struct ibv_wc *wc)
 		rcp_verbs_err_wc(&e, wc, kind_name(kind), v->name);
 		rcp_verbs_link_fail(v, &e);
 	}
+	if (kind == VERBS_WR_SMALL && ok && v->oob && v->state == VERBS_CONNECT)
+		rcp_verbs_link_up(v);
 	if (kind == VERBS_WR_CHUNK)
 		rcp_verbs_post_done(v, wc);
 	else if (kind == VERBS_WR_RECV && ok && v->state < VERBS_DRAIN)
