@@ -203,6 +203,8 @@ struct verbs_link {
 	bool bye_sent;
 	bool abandoned;		  /* the maker failed after the io was made: free, say nothing */
 	uint32_t close_in_flight; /* posts, when the deadline of a close was last set */
+	uint64_t completions, completions_seen; /* seen: at the last look for a stall */
+	bool busy_seen;				/* something was under way then */
 	unsigned closing;	  /* ios still closing */
 	struct rcp_err cause;
 

@@ -131,6 +131,7 @@ static bool complete(struct verbs_link *v, const struct ibv_wc *wc)
 	unsigned kind = rcp_verbs_wr_kind(wc->wr_id);
 	bool ok = wc->status == IBV_WC_SUCCESS;
 
+	v->completions++;
 	if (kind == VERBS_WR_SMALL)
 		v->smalls_free |= UINT32_C(1) << rcp_verbs_wr_index(wc->wr_id);
 	if (!ok && wc->status != IBV_WC_WR_FLUSH_ERR && v->state < VERBS_DRAIN) {
