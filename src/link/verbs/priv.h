@@ -117,7 +117,7 @@ enum verbs_state {
 			  numbers */
 	VERBS_ADDRESS, /* initiator, rdma_cm: address being resolved */
 	VERBS_ROUTE,   /* initiator, rdma_cm: route being resolved */
-	VERBS_CONNECT, /* initiator: request sent; without rdma_cm: hello sent */
+	VERBS_CONNECT, /* initiator: request sent, then hello; its completion makes it up */
 	VERBS_GREET,   /* responder: waits for hello */
 	VERBS_UP,
 	VERBS_CLOSING, /* wanted end: posts in flight and credits go out first */

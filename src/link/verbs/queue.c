@@ -77,7 +77,8 @@ static void peer_closed(struct verbs_link *v)
 {
 	struct rcp_err e = {0};
 
-	rcp_err_set(&e, RCP_E_LINK, 0, NULL, v->name, "the peer closed the connection");
+	rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name,
+		    "the peer closed the connection");
 	rcp_verbs_link_fail(v, &e);
 }
 
@@ -140,7 +141,7 @@ static bool complete(struct verbs_link *v, const struct ibv_wc *wc)
 		rcp_verbs_err_wc(&e, wc, kind_name(kind), v->name);
 		rcp_verbs_link_fail(v, &e);
 	}
-	if (kind == VERBS_WR_SMALL && ok && v->oob && v->state == VERBS_CONNECT)
+	if (kind == VERBS_WR_SMALL && ok && v->state == VERBS_CONNECT)
 		rcp_verbs_link_up(v);
 	if (kind == VERBS_WR_CHUNK)
 		rcp_verbs_post_done(v, wc);
