@@ -86,6 +86,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 	if (e->connect)
 		connect_finish(id_of(e->event.id));
 	id_of(e->event.id)->unacked++;
+	id_of(e->event.id)->unknown = false;
 	FK_UNLOCK();
 	*event = &e->event;
 	return 0;
@@ -134,10 +135,35 @@ static void say_goodbye(struct fk_id *i)
 	}
 }
 
+static void id_destroy(struct fk_id *i)
+{
+	struct fk_cm_channel *c = (struct fk_cm_channel *)i->id.channel;
+	struct fk_id **at = &fk_ids;
+
+	say_goodbye(i);
+	fk_wire_close(&i->wire);
+	fk_evq_drop(&c->events, i, NULL);
+	while (*at != i)
+		at = &(*at)->next;
+	*at = i->next;
+	c->ids--;
+	fk.count[FK_ID]--;
+	free(i);
+}
+
+/* Requests that nobody was told of go with their listener. */
+static void unknown_destroy(const struct fk_id *listener)
+{
+	for (struct fk_id *i = fk_ids, *next; i; i = next) {
+		next = i->next;
+		if (i->unknown && i->listener == listener)
+			id_destroy(i);
+	}
+}
+
 int rdma_destroy_id(struct rdma_cm_id *id)
 {
-	struct fk_id *i = id_of(id), **at;
-	struct fk_cm_channel *c = (struct fk_cm_channel *)id->channel;
+	struct fk_id *i = id_of(id);
 
 	FK_LOCK();
 	if (id->qp)
@@ -145,16 +171,9 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	if (i->unacked)
 		fk_breach("rdma_destroy_id: %u events are not acknowledged, it would wait for ever",
 			  i->unacked);
-	say_goodbye(i);
-	fk_wire_close(&i->wire);
-	fk_evq_drop(&c->events, i, NULL);
-	for (at = &fk_ids; *at != i; at = &(*at)->next)
-		;
-	*at = i->next;
-	c->ids--;
-	fk.count[FK_ID]--;
+	unknown_destroy(i);
+	id_destroy(i);
 	FK_UNLOCK();
-	free(i);
 	return 0;
 }
 

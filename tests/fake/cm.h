@@ -33,7 +33,9 @@ struct fk_id {
 	enum fk_cm_state state;
 	struct fk_port *port;
 	struct fk_wire *wire; /* listener's, or the connection's */
-	bool passive, told_gone, late;
+	bool passive, told_gone;
+	bool unknown; /* a request that the program has not been told of */
+	struct fk_id *listener;
 	unsigned unacked;
 	struct fk_path peer;
 	uint8_t rnr_retry;

@@ -215,7 +215,9 @@ static void on_rej(struct fk_id *id, const struct fk_cm_frame *f)
 	if (id->state == CM_GONE)
 		return;
 	id->state = CM_GONE;
-	fk_cm_tell(id, RDMA_CM_EVENT_REJECTED, f->status, f, NULL);
+	/* Who never heard of it need not hear of its end. */
+	if (!id->unknown)
+		fk_cm_tell(id, RDMA_CM_EVENT_REJECTED, f->status, f, NULL);
 }
 
 static void on_frame(struct fk_id *id, const struct fk_cm_frame *f)
@@ -311,7 +313,8 @@ static void on_req(struct fk_id *listener, const struct fk_cm_frame *f, int fd)
 	if (!id)
 		abort();
 	fk_id_place(id, listener->port);
-	id->passive = true;
+	id->passive = id->unknown = true;
+	id->listener = listener;
 	id->state = CM_REQ_RCVD;
 	id->rnr_retry = f->rnr_retry;
 	memcpy(&id->id.route.addr.src_storage, &f->to, sizeof(f->to));

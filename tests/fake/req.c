@@ -224,6 +224,8 @@ static bool frame_wr(struct fk_qp *q)
 	if (fk_fault(FK_F_RETRY, "")) {
 		fk_wire_close(&q->out);
 		q->out_dead = true;
+		if (!q->retry.armed)
+			fk_retry_start(q);
 		return false;
 	}
 	q->tx = (struct fk_head){.type = s->opcode == IBV_WR_SEND	  ? FK_SEND
@@ -326,7 +328,8 @@ static bool frame_next(struct fk_qp *q)
 void fk_transmit(struct fk_qp *q)
 {
 	size_t budget = TURN_BYTES;
-	bool pending = q->tx_len || q->sq_sent < q->sq_head || (q->fin_due && !q->fin_sent);
+	bool pending = q->tx_len || q->rewind || q->sq_sent < q->sq_head ||
+		       (q->fin_due && !q->fin_sent);
 
 	if ((q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD) || !pending)
 		return;
