@@ -78,6 +78,7 @@ static void rnr_nak(struct fk_qp *q, const struct fk_head *h)
 		fk_send_done(q, IBV_WC_RNR_RETRY_EXC_ERR);
 		return;
 	}
+	fk_retry_start(q); /* it was an answer */
 	q->rewind = true;
 	q->rewind_to = h->seq;
 	q->rnr.fn = on_rnr;
