@@ -18,10 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-struct fk_state fk = {.lock = PTHREAD_MUTEX_INITIALIZER,
-		      .idle = PTHREAD_COND_INITIALIZER,
-		      .epoll = -1,
-		      .kick = -1};
+#define FK_NOTHING                                                                                 \
+	{.lock = PTHREAD_MUTEX_INITIALIZER,                                                        \
+	 .idle = PTHREAD_COND_INITIALIZER,                                                         \
+	 .epoll = -1,                                                                              \
+	 .kick = -1}
+struct fk_state fk = FK_NOTHING;
 
 /* ---- event queues ---- */
 
@@ -334,6 +336,20 @@ static void *engine(void *arg)
 	return NULL;
 }
 
+/* A child has no engine: it is another host, should it want to be one. */
+static void after_fork(void)
+{
+	static const struct fk_state nothing = FK_NOTHING;
+
+	if (!fk.running)
+		return;
+	close(fk.epoll);
+	close(fk.kick);
+	if (fk.door)
+		close(fk.door->fd);
+	fk = nothing;
+}
+
 /* Called with the lock held, which the new thread waits for. */
 bool fk_start(void)
 {
@@ -350,6 +366,7 @@ bool fk_start(void)
 	rc = pthread_create(&fk.thread, NULL, engine, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	fk.running = rc == 0;
+	pthread_atfork(NULL, NULL, after_fork);
 	return fk.running;
 }
 

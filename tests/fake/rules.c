@@ -32,6 +32,8 @@ void fk_exit_check(void)
 		"CQs",		"QPs", "rdma_cm ids", "rdma_cm channels"};
 	bool left = false;
 
+	if (!fk.running)
+		return; /* a child's, registered by its parent too */
 	fk_stop();
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (fk.count[i])
