@@ -49,7 +49,7 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
-	struct fk_cm_channel *c = (struct fk_cm_channel *)channel;
+	struct fk_cm_channel *c = FK_OF(channel, struct fk_cm_channel, channel);
 
 	FK_LOCK();
 	if (c->ids)
@@ -77,7 +77,7 @@ static void connect_finish(struct fk_id *i)
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
-	struct fk_cm_channel *c = (struct fk_cm_channel *)channel;
+	struct fk_cm_channel *c = FK_OF(channel, struct fk_cm_channel, channel);
 	struct fk_cm_event *e = (struct fk_cm_event *)fk_evq_get(&c->events);
 
 	if (!e)
@@ -137,7 +137,7 @@ static void say_goodbye(struct fk_id *i)
 
 static void id_destroy(struct fk_id *i)
 {
-	struct fk_cm_channel *c = (struct fk_cm_channel *)i->id.channel;
+	struct fk_cm_channel *c = FK_OF(i->id.channel, struct fk_cm_channel, channel);
 	struct fk_id **at = &fk_ids;
 
 	say_goodbye(i);
@@ -179,8 +179,8 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 {
-	struct fk_cm_channel *from = (struct fk_cm_channel *)id->channel;
-	struct fk_cm_channel *to = (struct fk_cm_channel *)channel;
+	struct fk_cm_channel *from = FK_OF(id->channel, struct fk_cm_channel, channel);
+	struct fk_cm_channel *to = FK_OF(channel, struct fk_cm_channel, channel);
 	int err = fk_fault_call("rdma_migrate_id");
 
 	if (err)

@@ -44,7 +44,7 @@ struct fk_id *fk_id_new(struct rdma_event_channel *channel, void *context)
 	i->id.context = context;
 	i->id.ps = RDMA_PS_TCP;
 	i->id.qp_type = IBV_QPT_RC;
-	((struct fk_cm_channel *)channel)->ids++;
+	FK_OF(channel, struct fk_cm_channel, channel)->ids++;
 	i->next = fk_ids;
 	fk_ids = i;
 	fk.count[FK_ID]++;
@@ -89,7 +89,7 @@ static uint32_t private_make(struct fk_id *id, const struct fk_cm_frame *f, uint
 
 static void put(struct fk_id *id, struct fk_cm_event *e)
 {
-	fk_evq_put(&((struct fk_cm_channel *)id->id.channel)->events, &e->ev);
+	fk_evq_put(&FK_OF(id->id.channel, struct fk_cm_channel, channel)->events, &e->ev);
 }
 
 struct late {

@@ -28,7 +28,9 @@ write_ssh() {
 }
 
 begin_fabric() {
-	have jq && have openssl || skip_all 'jq or openssl is not installed'
+	local tool
+
+	for tool in jq openssl; do have $tool || skip_all "$tool is not installed"; done
 	begin
 	write_ssh
 }

@@ -44,8 +44,7 @@ static const struct word {
 	{"retry", FK_F_RETRY},	{"access", FK_F_ACCESS}, {"flip", FK_F_FLIP},
 	{"twice", FK_F_TWICE},	{"swap", FK_F_SWAP},	 {"port-down", FK_F_PORT},
 	{"fatal", FK_F_FATAL},	{"cm", FK_F_CM},	 {"private", FK_F_PRIVATE},
-	{"forge", FK_F_FORGE},
-	{"slow", FK_F_SLOW},
+	{"forge", FK_F_FORGE},	{"slow", FK_F_SLOW},
 };
 static const struct word numbers[] = {
 	{"ENOMEM", ENOMEM},

@@ -19,10 +19,10 @@
 #include <unistd.h>
 
 #define FK_NOTHING                                                                                 \
-	{.lock = PTHREAD_MUTEX_INITIALIZER,                                                        \
-	 .idle = PTHREAD_COND_INITIALIZER,                                                         \
-	 .epoll = -1,                                                                              \
-	 .kick = -1}
+	{                                                                                          \
+		.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER, .epoll = -1,  \
+		.kick = -1                                                                         \
+	}
 struct fk_state fk = FK_NOTHING;
 
 /* ---- event queues ---- */

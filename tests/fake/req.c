@@ -329,8 +329,8 @@ static bool frame_next(struct fk_qp *q)
 void fk_transmit(struct fk_qp *q)
 {
 	size_t budget = TURN_BYTES;
-	bool pending = q->tx_len || q->rewind || q->sq_sent < q->sq_head ||
-		       (q->fin_due && !q->fin_sent);
+	bool pending =
+		q->tx_len || q->rewind || q->sq_sent < q->sq_head || (q->fin_due && !q->fin_sent);
 
 	if ((q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_SQD) || !pending)
 		return;

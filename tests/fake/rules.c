@@ -24,7 +24,19 @@ void fk_breach(const char *fmt, ...)
 	abort();
 }
 
-/* Everything that was made must be destroyed: exit status 99 otherwise. */
+static bool all_gone(void)
+{
+	bool gone = true;
+
+	FK_LOCK();
+	for (unsigned i = 0; i < sizeof(fk.count) / sizeof(fk.count[0]); i++)
+		gone &= !fk.count[i];
+	FK_UNLOCK();
+	return gone;
+}
+
+/* Everything that was made must be destroyed: exit status 99 otherwise. A moment is left for a
+ * thread that takes a connection down (src/link/verbs/dial.c). */
 void fk_exit_check(void)
 {
 	static const char *const names[] = {
@@ -34,6 +46,8 @@ void fk_exit_check(void)
 
 	if (!fk.running)
 		return; /* a child's, registered by its parent too */
+	for (int i = 0; i < 1000 && !all_gone(); i++)
+		usleep(1000);
 	fk_stop();
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (fk.count[i])
