@@ -98,6 +98,8 @@ static void say_caps(struct rcp_run *run)
 	if (run->rdma) {
 		const struct rcp_rdma_port *p = rcp_rdma_ports(run->rdma, &count);
 
+		/* One size for the session, whichever link carries it: so what every port can. */
+		run->req.chunk_bytes = rcp_rdma_chunk_bytes(run->rdma, run->req.chunk_bytes);
 		for (unsigned i = 0; i < count; i++)
 			rcp_rdma_port_encode(&ports, &p[i]);
 	}
@@ -166,6 +168,9 @@ static void caps_complete(struct rcp_run *run)
 {
 	struct rcp_err err = {0};
 
+	/* The peer's CAPS may have come before this end's was known. */
+	if (run->agreed_chunk > run->req.chunk_bytes)
+		run->agreed_chunk = run->req.chunk_bytes;
 	if (run_session_new(run, run->agreed_chunk, &err)) {
 		run_fail(run, &err);
 		return;

@@ -106,9 +106,11 @@ static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
 	char text[2048];
 
 	RCP_ERR_FROM_WIRE(m, RCP_E_CONNECT, &err);
-	/* It may have failed here first, with less to say than the end that caused it. */
+	/* It may have failed here first, with less to say than the end that caused it; or this end
+	 * is the cause, and all that the other one knows is that it was left. */
 	if (m->link == run->fallback_id) {
-		run->fallback = err;
+		if (err.sys_errno != ECONNRESET)
+			run->fallback = err;
 		run->fallback_id = 0;
 	}
 	if (!a || a->state >= ATTEMPT_CLOSING)

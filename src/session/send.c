@@ -292,6 +292,11 @@ static void on_down(void *arg, const struct rcp_err *cause)
 {
 	struct rcp_sender *s = arg;
 
+	/* A second link, lost before the sink told where its ring is: that needs an `over` of its own. */
+	if (s->over_said && !s->stopping && !s->verdict) {
+		s->over_said = false;
+		s->cause = (struct rcp_err){0};
+	}
 	s->losing = true;
 	/* After the verdict either end may be the first to hang up. */
 	if (!s->cause.code && !s->verdict)

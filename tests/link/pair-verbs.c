@@ -196,7 +196,7 @@ static int make_oob(struct pair *p, struct rcp_err *err)
 		return (int)err->code;
 	struct own *o = p->own;
 	const struct rcp_rdma_port *port = rcp_rdma_ports(o->rdma, &count);
-	enum rcp_gid_type type = port->gids[0].type;
+	enum rcp_gid_type type = port->gid_count ? port->gids[0].type : RCP_GID_IB;
 
 	if (rcp_rdma_oob_new(o->rdma, &o->loop, &p->source_params, 0, type, port->imm, err,
 			     &p->source, &a) ||

@@ -146,6 +146,10 @@ static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev
 	struct rcp_err e = {0};
 
 	v->connected = true;
+	/* TCP has been answered, so the call has returned or is about to. From here on the connection
+	 * is the link's, whose registrations and slots are others': not to be left to the thread. */
+	if (v->conn.dial)
+		rcp_verbs_dial_end(&v->conn);
 	if (!rcp_verbs_private_decode(ev->data, ev->len, &p) || p.attempt != v->attempt ||
 	    !rcp_verbs_same(p.session, v->proof.session, sizeof(p.session)) ||
 	    !rcp_verbs_same(p.proof, v->proof.theirs, sizeof(p.proof))) {
@@ -154,9 +158,11 @@ static void on_established(struct verbs_link *v, const struct verbs_cm_event *ev
 		rcp_verbs_link_fail(v, &e);
 		return;
 	}
+	/* A handshake doesn't prove that data gets there: the hello's completion does, where it is the
+	 * other device's answer (queue.c). On iWARP it is TCP's, which has answered. */
 	if (rcp_verbs_hello_send(v, &e) != 0)
 		rcp_verbs_link_fail(v, &e);
-	else
+	else if (v->port->transport == RCP_RDMA_IWARP)
 		rcp_verbs_link_up(v);
 }
 
@@ -225,7 +231,8 @@ static void on_disconnected(struct verbs_link *v, const struct verbs_cm_event *e
 	/* What the peer sent before it left still counts. */
 	if (v->conn.cq)
 		rcp_verbs_queue_drain(v);
-	rcp_err_set(&e, RCP_E_LINK, 0, NULL, v->name, "the peer closed the connection");
+	rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name,
+		    "the peer closed the connection");
 	rcp_verbs_link_fail(v, &e);
 }
 

@@ -472,3 +472,10 @@ const char *rcp_rdma_remarks(const struct rcp_rdma *rdma)
 {
 	return rdma->remarks;
 }
+
+uint32_t rcp_rdma_chunk_bytes(const struct rcp_rdma *rdma, uint32_t wanted)
+{
+	for (unsigned i = 0; i < rdma->port_count; i++)
+		wanted = rcp_verbs_chunk_bytes(wanted, rdma->ports[i].max_msg_bytes);
+	return wanted;
+}

@@ -100,12 +100,12 @@ int rcp_verbs_dial_end(struct verbs_conn *c)
 	uint64_t count;
 	int result;
 
-	/* Emptied rather than closed: the loop watches it until the link's handles close. */
-	while (read(d->fd, &count, sizeof(count)) < 0 && errno == EINTR)
-		;
 	if (d->state == DIAL_LEFT)
 		return 0;
 	pthread_join(d->thread, NULL);
+	/* Emptied rather than closed: the loop watches it until the link's handles close. */
+	while (read(d->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
 	result = d->result;
 	d->state = DIAL_LEFT; /* nothing runs any more; freed with the connection */
 	return result;

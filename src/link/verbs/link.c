@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define CLOSE_MS 2000u /* after a wanted close, for the next post or the last credits to end */
+#define STALL_MS 10000 /* a request ends before that: retries are exceeded after about 4 s */
 #define DRAIN_MS 1000  /* for flushes, once the QP is in error (siw may keep some for ever) */
 
 struct rcp_mem {
@@ -60,6 +61,28 @@ static void close_late(struct verbs_link *v)
 	v->state = VERBS_DRAIN;
 }
 
+static bool idle(const struct verbs_link *v)
+{
+	return !v->source.in_flight && rcp_verbs_small_idle(v);
+}
+
+/* A device that owes a completion and gives none at all from one look to the next has lost it. */
+static void stall_check(struct verbs_link *v)
+{
+	struct rcp_err e = {0};
+	bool still = v->busy_seen && v->completions == v->completions_seen;
+
+	v->completions_seen = v->completions;
+	v->busy_seen = !idle(v);
+	if (!still) {
+		rcp_verbs_io_timer(v->io, STALL_MS);
+		return;
+	}
+	rcp_err_set(&e, RCP_E_LINK, ETIMEDOUT, "ibv_poll_cq", v->name,
+		    "this device has not completed what it was given for %u s", STALL_MS / 1000);
+	rcp_verbs_link_fail(v, &e);
+}
+
 static void on_timeout(void *arg)
 {
 	static const char *const waits[VERBS_STATES] = {
@@ -74,6 +97,8 @@ static void on_timeout(void *arg)
 
 	switch (v->state) {
 	case VERBS_UP:
+		stall_check(v);
+		break;
 	case VERBS_DOWN:
 	case VERBS_STATES:
 		return;
@@ -172,7 +197,7 @@ void rcp_verbs_link_breach(struct verbs_link *v, const char *what, uint32_t valu
 void rcp_verbs_link_up(struct verbs_link *v)
 {
 	rcp_verbs_conn_settle(v);
-	rcp_verbs_io_timer(v->io, 0);
+	rcp_verbs_io_timer(v->io, STALL_MS);
 	v->state = VERBS_UP;
 	v->up_due = true;
 	rcp_verbs_io_kick(v->io);
@@ -189,11 +214,6 @@ void rcp_verbs_link_greeted(struct verbs_link *v)
 		rcp_verbs_link_up(v);
 	else
 		rdma_notify(v->conn.id, IBV_EVENT_COMM_EST);
-}
-
-static bool idle(const struct verbs_link *v)
-{
-	return !v->source.in_flight && rcp_verbs_small_idle(v);
 }
 
 /* Without rdma_cm nobody else tells the peer. */

@@ -16,7 +16,7 @@
 #define RNR_TIMER   12 /* 0.64 ms */
 #define HOP_LIMIT   64
 #define OFFLINE_MS  30000 /* for the peer's numbers to come */
-#define GREET_MS    10000 /* and for its hello */
+#define GREET_MS    10000 /* and for its hello, or its device's answer to ours */
 
 static int pkey_index(const struct verbs_link *v, struct rcp_err *err, uint16_t *index)
 {
@@ -64,6 +64,11 @@ static int gid_choose(struct verbs_link *v, enum rcp_gid_type type, struct rcp_e
 			v->oob_gid = v->port->gids[i];
 			return 0;
 		}
+	}
+	/* InfiniBand goes by LID in its subnet; a device without a GUID has nothing else. */
+	if (type == RCP_GID_IB && v->port->lid) {
+		v->oob_gid = (struct rcp_rdma_gid){.type = type};
+		return 0;
 	}
 	return rcp_err_set(err, RCP_E_CONNECT, 0, NULL, v->name, "the port has no GID of type %s",
 			   type == RCP_GID_IB	     ? "InfiniBand"
@@ -124,6 +129,15 @@ int rcp_rdma_oob_new(struct rcp_rdma *rdma, struct uv_loop_s *loop,
 	return 0;
 }
 
+/* Both ends have a GID, and not of the same subnet. */
+static bool other_subnet(const uint8_t mine[16], const uint8_t theirs[16])
+{
+	static const uint8_t none[16];
+
+	return memcmp(mine, none, 16) != 0 && memcmp(theirs, none, 16) != 0 &&
+	       memcmp(mine, theirs, 8) != 0;
+}
+
 /* On InfiniBand a GRH is for other subnets; on Ethernet the GID is all the address there is. */
 static void path_to(const struct verbs_link *v, const struct rcp_rdma_oob *peer,
 		    struct ibv_ah_attr *ah)
@@ -134,7 +148,7 @@ static void path_to(const struct verbs_link *v, const struct rcp_rdma_oob *peer,
 	ah->port_num = v->port->number;
 	ah->sl = o->sl >= 0 ? (uint8_t)(o->sl & 15) : 0;
 	ah->dlid = ethernet ? 0 : peer->lid;
-	ah->is_global = ethernet || memcmp(peer->gid, v->oob_gid.gid, 8) != 0;
+	ah->is_global = ethernet || other_subnet(v->oob_gid.gid, peer->gid);
 	if (!ah->is_global)
 		return;
 	memcpy(ah->grh.dgid.raw, peer->gid, 16);
@@ -206,14 +220,14 @@ int rcp_rdma_oob_connect(struct rcp_link *link, const struct rcp_rdma_oob *peer,
 	if (to_rtr(v, peer, err) != 0 || to_rts(v, err) != 0)
 		return (int)err->code;
 	v->connected = true;
+	v->deadline_ms = GREET_MS;
+	rcp_verbs_io_timer(v->io, GREET_MS);
 	if (!v->initiator) {
 		v->state = VERBS_GREET;
-		v->deadline_ms = GREET_MS;
-		rcp_verbs_io_timer(v->io, GREET_MS);
 		return 0;
 	}
-	if (rcp_verbs_hello_send(v, err) != 0)
-		return (int)err->code;
-	rcp_verbs_link_up(v);
-	return 0;
+	/* Two QPs in RTS prove nothing: the way there may not exist. The hello's completion, which is
+	 * the other device's answer, does: queue.c */
+	v->state = VERBS_CONNECT;
+	return rcp_verbs_hello_send(v, err);
 }

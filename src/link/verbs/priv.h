@@ -117,7 +117,7 @@ enum verbs_state {
 			  numbers */
 	VERBS_ADDRESS, /* initiator, rdma_cm: address being resolved */
 	VERBS_ROUTE,   /* initiator, rdma_cm: route being resolved */
-	VERBS_CONNECT, /* initiator: request sent */
+	VERBS_CONNECT, /* initiator: request sent, then hello; its completion makes it up */
 	VERBS_GREET,   /* responder: waits for hello */
 	VERBS_UP,
 	VERBS_CLOSING, /* wanted end: posts in flight and credits go out first */
@@ -203,6 +203,8 @@ struct verbs_link {
 	bool bye_sent;
 	bool abandoned;		  /* the maker failed after the io was made: free, say nothing */
 	uint32_t close_in_flight; /* posts, when the deadline of a close was last set */
+	uint64_t completions, completions_seen; /* seen: at the last look for a stall */
+	bool busy_seen;				/* something was under way then */
 	unsigned closing;	  /* ios still closing */
 	struct rcp_err cause;
 
@@ -260,7 +262,7 @@ void rcp_verbs_conn_drop(struct verbs_conn *c);
 
 /* dial.c: rdma_connect in a thread of its own. VERBS_FD_DIAL is readable when it has returned. */
 int rcp_verbs_dial(struct verbs_link *v, const struct rdma_conn_param *param, struct rcp_err *err);
-/* It has returned: 0 or its errno. */
+/* It has returned, or is about to: 0 or its errno. */
 int rcp_verbs_dial_end(struct verbs_conn *c);
 /* The link goes: where rdma_connect still runs, its thread takes the connection over and ends it
  * later. Then *c is empty. */

@@ -77,7 +77,8 @@ static void peer_closed(struct verbs_link *v)
 {
 	struct rcp_err e = {0};
 
-	rcp_err_set(&e, RCP_E_LINK, 0, NULL, v->name, "the peer closed the connection");
+	rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name,
+		    "the peer closed the connection");
 	rcp_verbs_link_fail(v, &e);
 }
 
@@ -131,6 +132,7 @@ static bool complete(struct verbs_link *v, const struct ibv_wc *wc)
 	unsigned kind = rcp_verbs_wr_kind(wc->wr_id);
 	bool ok = wc->status == IBV_WC_SUCCESS;
 
+	v->completions++;
 	if (kind == VERBS_WR_SMALL)
 		v->smalls_free |= UINT32_C(1) << rcp_verbs_wr_index(wc->wr_id);
 	if (!ok && wc->status != IBV_WC_WR_FLUSH_ERR && v->state < VERBS_DRAIN) {
@@ -139,6 +141,8 @@ static bool complete(struct verbs_link *v, const struct ibv_wc *wc)
 		rcp_verbs_err_wc(&e, wc, kind_name(kind), v->name);
 		rcp_verbs_link_fail(v, &e);
 	}
+	if (kind == VERBS_WR_SMALL && ok && v->state == VERBS_CONNECT)
+		rcp_verbs_link_up(v);
 	if (kind == VERBS_WR_CHUNK)
 		rcp_verbs_post_done(v, wc);
 	else if (kind == VERBS_WR_RECV && ok && v->state < VERBS_DRAIN)

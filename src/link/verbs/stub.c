@@ -32,6 +32,12 @@ const struct rcp_rdma_port *rcp_rdma_ports(const struct rcp_rdma *rdma, unsigned
 	return NULL;
 }
 
+uint32_t rcp_rdma_chunk_bytes(const struct rcp_rdma *rdma, uint32_t wanted)
+{
+	(void)rdma;
+	return wanted;
+}
+
 const char *rcp_rdma_remarks(const struct rcp_rdma *rdma)
 {
 	(void)rdma;

@@ -67,6 +67,9 @@ const struct rcp_rdma_port *rcp_rdma_ports(const struct rcp_rdma *rdma, unsigned
 /* Devices that were passed over and why, one line each, "" when none: for -v and --doctor. */
 const char *rcp_rdma_remarks(const struct rcp_rdma *rdma);
 
+/* The largest chunk, up to wanted, that a message of every port carries. */
+uint32_t rcp_rdma_chunk_bytes(const struct rcp_rdma *rdma, uint32_t wanted);
+
 /* CAPS.ports <-> port lists. unpack bounds everything; at most `max` ports. */
 void rcp_rdma_port_encode(struct rcp_wr *w, const struct rcp_rdma_port *port);
 int rcp_rdma_ports_decode(struct rcp_span blob, struct rcp_err *err, struct rcp_rdma_port *ports,
@@ -117,7 +120,7 @@ void rcp_rdma_listener_close(struct rcp_rdma_listener *listener, void (*done)(vo
 
 /*
  * Without rdma_cm. Make the QP (INIT) and say its numbers; when the peer's came over the control
- * connection, go to RTS: then the link is `up`.
+ * connection, go to RTS; `up` comes when the other device has answered.
  */
 struct rcp_rdma_oob {
 	uint32_t qpn, psn;
