@@ -57,7 +57,7 @@ static void tell(struct verbs_link *v, const struct ibv_async_event *e)
 	rcp_err_set(&err, RCP_E_LINK, 0, "ibv_get_async_event", v->name, "%s",
 		    ibv_event_type_str(e->event_type));
 	if (is_port_event(e->event_type))
-		rcp_err_fix(&err, "check the cable and the switch, and that the netdev is up");
+		rcp_err_fix(&err, RCP_VERBS_PORT_FIX);
 	rcp_verbs_link_fail(v, &err);
 	rcp_verbs_io_kick(v->io);
 }

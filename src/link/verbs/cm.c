@@ -225,15 +225,11 @@ static void on_rejected(struct verbs_link *v, const struct verbs_cm_event *ev)
 
 static void on_disconnected(struct verbs_link *v, const struct verbs_cm_event *ev)
 {
-	struct rcp_err e = {0};
-
 	(void)ev;
 	/* What the peer sent before it left still counts. */
 	if (v->conn.cq)
 		rcp_verbs_queue_drain(v);
-	rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name,
-		    "the peer closed the connection");
-	rcp_verbs_link_fail(v, &e);
+	rcp_verbs_link_left(v);
 }
 
 static void on_removal(struct verbs_link *v, const struct verbs_cm_event *ev)

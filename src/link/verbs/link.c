@@ -185,6 +185,29 @@ void rcp_verbs_link_fail(struct verbs_link *v, const struct rcp_err *cause)
 	rcp_verbs_io_kick(v->io);
 }
 
+/* The kernel ends connections of a port that goes down, at times before it tells of the port. */
+static bool port_down(const struct verbs_link *v, struct rcp_err *err)
+{
+	struct ibv_port_attr attr;
+
+	if (!v->conn.ctx || ibv_query_port(v->conn.ctx, v->port->number, &attr) != 0 ||
+	    attr.state == IBV_PORT_ACTIVE)
+		return false;
+	rcp_err_set(err, RCP_E_LINK, 0, "ibv_query_port", v->name, "this end's port is no longer active but %s",
+		    ibv_port_state_str(attr.state));
+	rcp_err_fix(err, RCP_VERBS_PORT_FIX);
+	return true;
+}
+
+void rcp_verbs_link_left(struct verbs_link *v)
+{
+	struct rcp_err e = {0};
+
+	if (v->state < VERBS_DRAIN && !port_down(v, &e))
+		rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name, "the peer closed the connection");
+	rcp_verbs_link_fail(v, &e);
+}
+
 void rcp_verbs_link_breach(struct verbs_link *v, const char *what, uint32_t value)
 {
 	struct rcp_err e = {0};

@@ -238,6 +238,9 @@ void rcp_verbs_link_abandon(struct verbs_link *v);
 void rcp_verbs_link_fail(struct verbs_link *v, const struct rcp_err *cause);
 /* The peer broke the protocol: it sent `what`. */
 void rcp_verbs_link_breach(struct verbs_link *v, const char *what, uint32_t value);
+/* The connection was ended, by the peer or by what this end's kernel knows of its port. */
+void rcp_verbs_link_left(struct verbs_link *v);
+#define RCP_VERBS_PORT_FIX "check the cable and the switch, and that the netdev is up"
 /* Connected and, on the responder, greeted: `up` comes from the loop. */
 void rcp_verbs_link_up(struct verbs_link *v);
 /* Responder: the initiator's hello has come. */

@@ -73,15 +73,6 @@ int rcp_verbs_hello_send(struct verbs_link *v, struct rcp_err *err)
 	return rcp_verbs_small_send(v, &hello, err);
 }
 
-static void peer_closed(struct verbs_link *v)
-{
-	struct rcp_err e = {0};
-
-	rcp_err_set(&e, RCP_E_LINK, ECONNRESET, NULL, v->name,
-		    "the peer closed the connection");
-	rcp_verbs_link_fail(v, &e);
-}
-
 static void message_in(struct verbs_link *v, const struct verbs_message *m)
 {
 	if (m->type == VERBS_HELLO && v->state == VERBS_GREET && m->attempt == v->attempt &&
@@ -92,7 +83,7 @@ static void message_in(struct verbs_link *v, const struct verbs_message *m)
 	else if (m->type == VERBS_CREDITS && v->role == RCP_ROLE_SOURCE)
 		rcp_verbs_credits_in(v, m);
 	else if (m->type == VERBS_BYE && v->oob)
-		peer_closed(v);
+		rcp_verbs_link_left(v);
 	else
 		rcp_verbs_link_breach(v, "a message that is not due", (uint32_t)m->type);
 }
@@ -168,7 +159,7 @@ void rcp_verbs_queue_drain(struct verbs_link *v)
 		rcp_verbs_link_fail(v, &e);
 	} else if (ended && v->connected && v->state < VERBS_DRAIN) {
 		/* Before there was a connection, rdma_cm's event tells more. */
-		peer_closed(v);
+		rcp_verbs_link_left(v);
 	}
 }
 
