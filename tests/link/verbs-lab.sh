@@ -133,7 +133,10 @@ fi
 # Not on siw: with a connection open its own driver dies of it on 6.1 (siw_netdev_down).
 if [ "$fabric" = rxe ]; then
 	(sleep 3 && ip link set va down) &
-	says 'port' timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check
+	# The kernel tells of the port or of the connections' end first, as it comes.
+	says 'down: ' timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check
+	grep -qE 'port (error|is no longer active)|the peer closed the connection' "$said"
+	result $? "  and why"
 	wait
 else
 	ip link set va down
