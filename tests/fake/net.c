@@ -241,6 +241,8 @@ void fk_wire_close(struct fk_wire **wire)
 	*wire = NULL;
 	if (!w)
 		return;
+	/* A child that has not become another program yet keeps the socket, and epoll its entry. */
+	fk_wire_events(w, 0);
 	close(w->fd);
 	w->dead = true;
 	w->next = fk.dead;
@@ -341,12 +343,12 @@ static void after_fork(void)
 {
 	static const struct fk_state nothing = FK_NOTHING;
 
-	if (!fk.running)
+	if (!fk.running || !fk.door)
 		return;
 	close(fk.epoll);
 	close(fk.kick);
-	if (fk.door)
-		close(fk.door->fd);
+	close(fk.door->fd);
+	free(fk.door);
 	fk = nothing;
 }
 

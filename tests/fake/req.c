@@ -128,6 +128,8 @@ static void answers_read(struct fk_qp *q)
 			q->tx_len = 0;
 			if (q->nic->iwarp)
 				fk_qp_error(q);
+			else if (!q->retry.armed)
+				fk_retry_start(q);
 			return;
 		}
 		q->rx_got += (size_t)n;
