@@ -339,7 +339,6 @@ static void on_caller(struct fk_wire *w, uint32_t events)
 	if (n == sizeof(f) && f.type == CM_REQ && f.len <= sizeof(f.data) && listener &&
 	    listener->state == CM_LISTEN)
 		fd = dup(w->fd);
-	fk_wire_events(w, 0); /* dup's copy keeps the socket, and with it epoll's entry */
 	fk_wire_close(&c->wire);
 	free(c);
 	if (fd >= 0)

@@ -6,6 +6,7 @@
 #include "fake.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -241,6 +242,8 @@ void fk_wire_close(struct fk_wire **wire)
 	*wire = NULL;
 	if (!w)
 		return;
+	/* A child that has not become another program yet keeps the socket, and epoll its entry. */
+	fk_wire_events(w, 0);
 	close(w->fd);
 	w->dead = true;
 	w->next = fk.dead;
@@ -312,7 +315,7 @@ static void *engine(void *arg)
 	struct epoll_event events[32];
 	uint64_t count;
 
-	(void)arg;
+	sem_post(arg);
 	FK_LOCK();
 	while (!fk.stop) {
 		work_run();
@@ -336,17 +339,31 @@ static void *engine(void *arg)
 	return NULL;
 }
 
+/* The engine takes memory with the lock held only: a child must not find the allocator in the
+ * middle of that (libc's can take it, a sanitizer's can't). */
+static void before_fork(void)
+{
+	FK_LOCK();
+}
+
+static void parent_forked(void)
+{
+	FK_UNLOCK();
+}
+
 /* A child has no engine: it is another host, should it want to be one. */
-static void after_fork(void)
+static void child_forked(void)
 {
 	static const struct fk_state nothing = FK_NOTHING;
 
-	if (!fk.running)
+	if (!fk.running || !fk.door) {
+		FK_UNLOCK();
 		return;
+	}
 	close(fk.epoll);
 	close(fk.kick);
-	if (fk.door)
-		close(fk.door->fd);
+	close(fk.door->fd);
+	free(fk.door);
 	fk = nothing;
 }
 
@@ -354,7 +371,9 @@ static void after_fork(void)
 bool fk_start(void)
 {
 	struct epoll_event e = {.events = EPOLLIN};
+	static bool forks_told; /* also to a child */
 	sigset_t all, old;
+	sem_t begun;
 	int rc;
 
 	fk.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -363,10 +382,17 @@ bool fk_start(void)
 		return false;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	rc = pthread_create(&fk.thread, NULL, engine, NULL);
+	sem_init(&begun, 0, 0);
+	rc = pthread_create(&fk.thread, NULL, engine, &begun);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	fk.running = rc == 0;
-	pthread_atfork(NULL, NULL, after_fork);
+	/* What a thread allocates to begin with is done, see before_fork. */
+	while (fk.running && sem_wait(&begun) != 0)
+		;
+	sem_destroy(&begun);
+	if (!forks_told)
+		pthread_atfork(before_fork, parent_forked, child_forked);
+	forks_told = true;
 	return fk.running;
 }
 

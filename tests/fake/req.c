@@ -126,8 +126,12 @@ static void answers_read(struct fk_qp *q)
 			fk_wire_close(&q->out);
 			q->out_dead = true;
 			q->tx_len = 0;
-			if (q->nic->iwarp)
+			/* On iWARP what the peer sent before it left still counts: resp.c ends it
+			 * then. */
+			if (q->nic->iwarp && !(q->in && q->in->wire))
 				fk_qp_error(q);
+			else if (!q->retry.armed)
+				fk_retry_start(q);
 			return;
 		}
 		q->rx_got += (size_t)n;
