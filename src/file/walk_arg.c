@@ -1,5 +1,6 @@
 /* The walk's arguments: home directories, patterns, the name each gets below the target; pairs. */
 #include "file/beneath.h"
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/walk_int.h"
 
@@ -18,10 +19,20 @@ static int too_long(const char *path, struct rcp_err *err)
 	return -1;
 }
 
+static char *real_name(const struct rcp_walk *w)
+{
+	char *name;
+
+	if (!rcp_confined())
+		return realpath(w->open, NULL);
+	/* Its own directory is the only one that comes here: rcp_confine_path took the others out. */
+	return asprintf(&name, "/%s", rcp_confined_name()) < 0 ? NULL : name;
+}
+
 /* What "." ".." "x/.." are called where they are; an entry can't be sent under such a name. */
 static int name_in_place(struct rcp_walk *w, struct rcp_err *err)
 {
-	char *real = realpath(w->open, NULL), *slash = real ? strrchr(real, '/') : NULL;
+	char *real = real_name(w), *slash = real ? strrchr(real, '/') : NULL;
 	int rc = 0;
 
 	if (!real)
@@ -68,7 +79,7 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 
 	if (name_argument(w, path, &had_slash, err))
 		return -1;
-	if (had_slash && stat(w->open, &st) == 0 && !S_ISDIR(st.st_mode))
+	if (had_slash && rcp_place_stat(AT_FDCWD, w->open, w->open, true, &st) == 0 && !S_ISDIR(st.st_mode))
 		return rcp_walk_fail(w, err, ENOTDIR, "stat");
 	/* A slash behind a symlink means what it leads to, as everywhere. */
 	return rcp_walk_visit(w, AT_FDCWD, w->open, !w->opt.archive || had_slash, item, err);
@@ -83,7 +94,7 @@ static bool is_pattern(const char *path)
 /* The names a pattern stands for; they are arguments then. */
 static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *err)
 {
-	int rc = glob(path, 0, NULL, &w->globbed);
+	int rc = rcp_place_glob(path, &w->globbed);
 
 	if (rc == 0) {
 		w->globs = w->globbed.gl_pathc;
@@ -101,13 +112,14 @@ static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *
 static int begin_argument(struct rcp_walk *w, const char *arg, struct rcp_walk_item *item,
 			  struct rcp_err *err)
 {
-	char *path = rcp_io_expand_home(arg[0] ? arg : "~");
+	char *path = rcp_io_expand_home(arg[0] ? arg : rcp_confined() ? "." : "~");
 	struct stat st;
 	int rc;
 
 	if (!path)
 		return rcp_io_fail(err, ENOMEM, "strdup", arg), -1;
-	if (w->opt.globs && is_pattern(path) && lstat(path, &st) < 0 && errno == ENOENT)
+	if (w->opt.globs && is_pattern(path) &&
+	    rcp_place_stat(AT_FDCWD, path, path, false, &st) < 0 && errno == ENOENT)
 		rc = expand_pattern(w, path, err);
 	else
 		rc = begin(w, path, item, err);
