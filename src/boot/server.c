@@ -1,6 +1,8 @@
 /* The responder behind ssh: `rcp --server` on a pair of descriptors. */
 #include "boot/run.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 #define REQUEST_MS 30000 /* for the initiator to say what it wants */
 #define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
+#define BOOT_NS	 (100 * RCP_SEC) /* for all of that */
 #define TLS_MS 5000
 
 static void fail(struct rcp_run *run, const struct rcp_err *err)
@@ -90,8 +93,9 @@ static void say_ready(struct rcp_run *run)
 	struct rcp_err err = {0};
 	struct rcp_msg_ready m = {0};
 	bool tcp = run->req.transports != 1u << RCP_LINK_PIPE;
+	const char *connection = run->served ? served_connection(run) : getenv("SSH_CONNECTION");
 
-	if (tcp && !rcp_addrs_local(getenv("SSH_CONNECTION"), run->req.family, &err, &run->addrs) &&
+	if (tcp && !rcp_addrs_local(connection, run->req.family, &err, &run->addrs) &&
 	    !rcp_listen_new(&run->loop, &p, &listen_ops, run, &err, &run->listen)) {
 		m.port = rcp_listen_port(run->listen);
 		rcp_addrs_encode(&run->addrs, &w);
@@ -158,7 +162,9 @@ static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
 
 static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 {
-	const char *why = run->req.target ? "START twice" : start_refuse(m);
+	const char *why = run->req.target			? "START twice"
+			  : run->served && !run->pool ? "a copy without a module"
+						      : start_refuse(m);
 	struct rcp_err err = {0};
 
 	if (!why) {
@@ -177,6 +183,7 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
+	rcp_ctl_expect(run->pipe, REQUEST_MS, "names");
 	run->log.line = note_line;
 	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
@@ -195,11 +202,15 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 		request_add_path(&run->req, (const char *)rec.path.data, rec.path.len, &err);
 	if (rc < 0 || (m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count))
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
+	if (m->last && run->served && !rcp_err_is(&err))
+		served_request(run, &err);
 	if (rcp_err_is(&err)) {
 		fail(run, &err);
 	} else if (m->last) {
 		run->names_over = true;
 		say_ready(run);
+	} else {
+		rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
 	}
 }
 
@@ -208,6 +219,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 	struct rcp_err err = {0};
 
 	run->peer_features = m->features;
+	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
@@ -229,6 +241,8 @@ static void pipe_message(void *arg, const struct rcp_msg *msg)
 		on_start(run, &msg->start_);
 	else if (msg->type == RCP_MSG_NAMES)
 		on_names(run, &msg->names_);
+	else if (msg->type == RCP_MSG_MODULE)
+		served_module(run, &msg->module_);
 	else if (msg->type == RCP_MSG_SWITCH && run->ready_said && !run->ctl)
 		settle(run, run->pipe);
 	else
@@ -243,13 +257,14 @@ static void pipe_down(void *arg, const struct rcp_err *cause)
 
 	rcp_ctl_free(&run->pipe);
 	if (!rcp_err_is(&err))
-		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "ssh closed the connection");
+		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "%s closed the connection",
+			    run->served ? "the initiator" : "ssh");
 	run_lost(run, &err);
 }
 
-static const struct rcp_ctl_ops pipe_ops = {.message = pipe_message, .down = pipe_down};
+const struct rcp_ctl_ops server_pipe_ops = {.message = pipe_message, .down = pipe_down};
 
-static void say_hello(struct rcp_run *run)
+void server_greet(struct rcp_run *run)
 {
 	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
 				  .version_min = RCP_VERSION_MIN,
@@ -257,6 +272,8 @@ static void say_hello(struct rcp_run *run)
 				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
+	run->boot_ns = rcp_now_ns() + BOOT_NS;
+	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 
@@ -271,11 +288,9 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 	snprintf(run->host, sizeof(run->host), "initiator");
 	run->must_seal = o->encryption == RCP_ENCRYPTION_ALWAYS;
 	if (!run_init(run, watch, o->threads, 0, &err) &&
-	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &pipe_ops, run, &err,
-			      &run->pipe)) {
-		rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
-		say_hello(run);
-	}
+	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &server_pipe_ops, run, &err,
+			      &run->pipe))
+		server_greet(run);
 	if (rcp_err_is(&err)) {
 		run_fault(run, &err, false);
 		run_end(run, &err);

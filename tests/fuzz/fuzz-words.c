@@ -11,16 +11,17 @@
 
 static void where(const char *text)
 {
-	for (int daemon = 0; daemon < 2; daemon++) {
-		struct rcp_where w = {0};
-		struct rcp_err err = {0};
+	struct rcp_where w = {0};
+	struct rcp_err err = {0};
 
-		if (rcp_where_parse(text, daemon, &err, &w) == 0)
-			MUST(w.path && (w.kind == RCP_WHERE_LOCAL) == !w.host);
-		else
-			MUST(rcp_err_is(&err));
+	if (rcp_where_parse(text, &err, &w) == 0)
+		MUST(w.path && (w.kind == RCP_WHERE_LOCAL) == !w.host);
+	else
+		MUST(rcp_err_is(&err));
+	rcp_where_free(&w);
+	err = (struct rcp_err){0};
+	if (strncmp(text, "rcp://", 6) == 0 && rcp_where_parse_listing(text, &err, &w) == 0)
 		rcp_where_free(&w);
-	}
 }
 
 static void shown(const char *text, size_t len)
