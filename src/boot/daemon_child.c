@@ -157,7 +157,7 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m)
 	if (rcp_err_is(&err))
 		run_end(run, &err);
 	else
-		rcp_ctl_expect(run->pipe, (unsigned)run->served->params->config->handshake_seconds * 1000, "START");
+		rcp_ctl_expect(run->pipe, served_step_ms(run), "START");
 }
 
 /* ---- the request ---- */
@@ -193,8 +193,15 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 	}
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
+	if (q->role == RCP_ROLE_SINK)
+		run->accept_limit = module->bwlimit;
 	run->served->moved_ns = rcp_now_ns();
 	return 0;
+}
+
+unsigned served_step_ms(const struct rcp_run *run)
+{
+	return run->served->params->config->handshake_seconds * 1000;
 }
 
 const char *served_connection(const struct rcp_run *run)
@@ -230,10 +237,12 @@ static void what(const struct rcp_run *run, char *out, size_t size)
 {
 	const struct rcp_request *q = &run->req;
 	bool put = q->role == RCP_ROLE_SINK;
-	const char *first = put ? q->target : q->path_count ? q->paths[0] : "";
+	const char *first = put ? q->target : q->path_count ? q->paths[0] : ".";
 	char shown[1024];
 
 	rcp_name_escape(shown, sizeof(shown), first, strlen(first));
+	if (!shown[0])
+		strcpy(shown, ".");
 	if (!put && q->path_count > 1)
 		snprintf(out, size, "get %s and %zu more", shown, q->path_count - 1);
 	else

@@ -637,7 +637,8 @@ int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *e
 					.bundle_bytes = run->req.bundle_bytes,
 					.engine = run->req.engine,
 					.umask = user_umask(),
-					.limit_bytes_per_second = run->req.limit};
+					.limit_bytes_per_second = run->req.limit,
+					.accept_bytes_per_second = run->accept_limit};
 
 	if (o.bundle_bytes > chunk_bytes / 4)
 		o.bundle_bytes = chunk_bytes / 4;

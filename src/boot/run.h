@@ -127,6 +127,7 @@ struct rcp_run {
 	bool ssh_closing;
 	struct rcp_psk key;	     /* to a daemon */
 	struct daemon_dial *dialing; /* its host's addresses are being asked for */
+	uint64_t accept_limit;	     /* sink: it takes no more bytes a second; 0: none */
 	uint64_t boot_ns;	     /* responder: until when it must be known what is wanted */
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
@@ -303,6 +304,8 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m);
 /* START and NAMES are known: is this allowed? Makes all paths relative to the module. */
 int served_request(struct rcp_run *run, struct rcp_err *err);
 const char *served_connection(const struct rcp_run *run);
+/* For each message of the request. */
+unsigned served_step_ms(const struct rcp_run *run);
 void served_turn(struct rcp_run *run, uint64_t now);
 void served_over(struct rcp_run *run);
 int local_start(struct rcp_run *run, struct rcp_err *err);

@@ -12,12 +12,19 @@
 
 #define REQUEST_MS 30000 /* for the initiator to say what it wants */
 #define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
+#define SWITCH_SERVED_MS 20000 /* the same in a daemon's child */
 #define BOOT_NS	 (100 * RCP_SEC) /* for all of that */
 #define TLS_MS 5000
 
 static void fail(struct rcp_run *run, const struct rcp_err *err)
 {
 	run_end(run, err); /* the initiator is told, and tells its user */
+}
+
+/* Behind ssh there is nobody whose place is taken. */
+static unsigned request_ms(const struct rcp_run *run)
+{
+	return run->served ? served_step_ms(run) : REQUEST_MS;
 }
 
 /* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
@@ -104,7 +111,7 @@ static void say_ready(struct rcp_run *run)
 	run->ready_said = true;
 	rcp_ctl_send(run->pipe, RCP_MSG_READY, &m);
 	rcp_wr_free(&w);
-	rcp_ctl_expect(run->pipe, SWITCH_MS, "SWITCH");
+	rcp_ctl_expect(run->pipe, run->served ? SWITCH_SERVED_MS : SWITCH_MS, "SWITCH");
 }
 
 /* ---- the request ---- */
@@ -183,7 +190,7 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
-	rcp_ctl_expect(run->pipe, REQUEST_MS, "names");
+	rcp_ctl_expect(run->pipe, request_ms(run), "names");
 	run->log.line = note_line;
 	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
@@ -210,7 +217,7 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 		run->names_over = true;
 		say_ready(run);
 	} else {
-		rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+		rcp_ctl_expect(run->pipe, request_ms(run), "request");
 	}
 }
 
@@ -219,7 +226,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 	struct rcp_err err = {0};
 
 	run->peer_features = m->features;
-	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+	rcp_ctl_expect(run->pipe, request_ms(run), "request");
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
@@ -273,7 +280,7 @@ void server_greet(struct rcp_run *run)
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
 	run->boot_ns = rcp_now_ns() + BOOT_NS;
-	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+	rcp_ctl_expect(run->pipe, request_ms(run), "request");
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 

@@ -140,6 +140,10 @@ static int take_caps(struct rcp_run *run, const struct rcp_msg_caps *m, struct r
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", run->host,
 				   "the peer broke the protocol: limits that can't be");
 	run->caps_heard = true;
+	/* A daemon's child knows what its module wants after its HELLO only. */
+	run->peer_features |= m->features & RCP_FEATURE_SEAL_ALWAYS;
+	if (sealing_agree(run, err))
+		return (int)err->code;
 	agree(run, m);
 	run->peer_ports = calloc(RCP_RDMA_PORTS_MAX, sizeof(*run->peer_ports));
 	if (!run->peer_ports)
