@@ -307,7 +307,7 @@ int rcp_config_parse(const char *text, size_t len, const char *shown, struct rcp
 		take_line(&p, trim(at, end));
 		at = next;
 	}
-	if (!rcp_err_is(err) && strlen(text) < len)
+	if (!rcp_err_is(err) && memchr(text, 0, len))
 		wrong_at(&p, p.line, "it is a text file", "a NUL byte");
 	if (!rcp_err_is(err))
 		check(&p);
