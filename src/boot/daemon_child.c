@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RING_MOST (256u << 20) /* bytes of memory that a client can have for its ring */
+
 struct rcp_served {
 	const struct daemon_child_params *params;
 	const struct rcp_module *module; /* entered */
@@ -191,6 +193,8 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 		if (confine(&q->paths[i], err))
 			return (int)err->code;
 	}
+	while (q->slots > 1 && (uint64_t)q->slots * q->chunk_bytes > RING_MOST)
+		q->slots /= 2;
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
 	if (q->role == RCP_ROLE_SINK)

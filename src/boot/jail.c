@@ -17,6 +17,9 @@
 #define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
 
 #define FS_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+/* In no module: to run a program, to make or control a device. */
+#define FS_NEVER                                                                                   \
+	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FS_IOCTL_DEV)
 #define FS_FIRST (LANDLOCK_ACCESS_FS_MAKE_SYM * 2 - 1) /* all of version 1 */
 
 static int failed(struct rcp_err *err, const char *call)
@@ -71,8 +74,7 @@ int rcp_jail_landlock(int root, bool writable, struct rcp_err *err)
 {
 	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	struct landlock_ruleset_attr all = {.handled_access_fs = version > 0 ? all_rights(version) : 0};
-	uint64_t inside = writable ? all_rights(version) & ~(uint64_t)(LANDLOCK_ACCESS_FS_EXECUTE | FS_IOCTL_DEV)
-				   : FS_READ;
+	uint64_t inside = writable ? all_rights(version) & ~FS_NEVER : FS_READ;
 	int rules;
 
 	if (version <= 0)

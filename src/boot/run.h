@@ -138,6 +138,7 @@ struct rcp_run {
 	uint16_t port;
 	union rcp_sa peer_addr; /* where TCP got through */
 	struct rcp_listen *listen;
+	uint64_t names_bytes;
 	bool names_over, ready_said;
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */

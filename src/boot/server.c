@@ -21,6 +21,8 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 	run_end(run, err); /* the initiator is told, and tells its user */
 }
 
+#define NAMES_MOST (64u << 20) /* bytes of names that a daemon keeps for a client */
+
 /* Behind ssh there is nobody whose place is taken. */
 static unsigned request_ms(const struct rcp_run *run)
 {
@@ -205,6 +207,9 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 
 	if (!run->req.target || run->names_over || run->req.path_count > 10000000)
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: names out of turn");
+	run->names_bytes += m->paths.len;
+	if (run->served && run->names_bytes > NAMES_MOST)
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "more names than a daemon takes in one copy");
 	while (!rcp_err_is(&err) && (rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0)
 		request_add_path(&run->req, (const char *)rec.path.data, rec.path.len, &err);
 	if (rc < 0 || (m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count))

@@ -627,10 +627,10 @@ configured() {
 	wrong_conf "$top" 'no module'
 	wrong_conf "$top$mod$mod" 'bad:' 'module m is there twice'
 	wrong_conf "${top}port = 0\n$mod" 'bad:2: port' 'a number from 1 to 65535'
-	wrong_conf "$top[m]\npath = relative\n" 'bad:3' 'begins with /'
-	wrong_conf "$top[m]\npath = /nonexistent-rcp\nkeys = *\n$(as)\n" 'bad:2' 'no directory'
-	wrong_conf "$top[m]\npath = $dir/ro\nkeys = zoe\n$(as)\n" 'there is no key zoe'
-	! is_root || wrong_conf "$top[m]\npath = $dir/ro\nkeys = *\n" 'no user'
+	wrong_conf "${top}[m]\npath = relative\n" 'bad:3' 'begins with /'
+	wrong_conf "${top}[m]\npath = /nonexistent-rcp\nkeys = *\n$(as)\n" 'bad:2' 'no directory'
+	wrong_conf "${top}[m]\npath = $dir/ro\nkeys = zoe\n$(as)\n" 'there is no key zoe'
+	! is_root || wrong_conf "${top}[m]\npath = $dir/ro\nkeys = *\n" 'no user'
 	chmod 644 keys/bob.key
 	wrong_conf "$top$mod" 'keys/bob.key' 'its mode 0644 lets others at them'
 	chmod 600 keys/bob.key
