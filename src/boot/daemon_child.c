@@ -197,8 +197,11 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 		q->slots /= 2;
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
-	if (q->role == RCP_ROLE_SINK)
+	if (q->role == RCP_ROLE_SINK) {
 		run->accept_limit = module->bwlimit;
+		/* Whose client was killed may still be writing back what came: a rerun waits a while. */
+		q->flags |= RCP_OPT_RETRY;
+	}
 	run->served->moved_ns = rcp_now_ns();
 	return 0;
 }
