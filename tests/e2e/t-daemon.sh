@@ -107,6 +107,7 @@ start_daemon() {
 stop_daemon() {
 	kill -TERM "$daemon" 2>/dev/null
 	await 15 is_gone "$daemon" || { fail 'the daemon does not end'; kill -9 "$daemon"; }
+	! grep -q 'ERROR: .*Sanitizer\|runtime error:' log || { fail 'a sanitizer has found something'; grep -A 20 'ERROR: .*Sanitizer\|runtime error:' log; }
 }
 
 children() {
