@@ -1,6 +1,7 @@
 /* file/confine: a process that serves one directory opens nothing outside it, whatever it is asked for. */
 #include "file/confine.h"
 
+#include "file/part.h"
 #include "file/sink.h"
 #include "file/source.h"
 #include "file/walk.h"
@@ -185,6 +186,25 @@ static void targets_stay_inside(void **state)
 	assert_false(tmp_exists("outside/made"));
 }
 
+/* A link at a target's place is replaced, wherever it leads: else it would tell what is there. */
+static void links_tell_nothing(void **state)
+{
+	static const char *const links[] = {"up", "end", "gone"};
+	int root = open("mod", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(symlink("/nowhere/at/all", "mod/gone"), 0);
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+		struct rcp_part part;
+		struct rcp_err err = {0};
+
+		assert_int_equal(rcp_part_locate(root, links[i], links[i], NULL, &err, &part), 0);
+		assert_int_equal(rcp_part_check_target(&part, &err), 0);
+		rcp_part_close(&part);
+	}
+	close(root);
+}
+
 #define CONFINED(f) cmocka_unit_test_setup_teardown(f, fresh, leave)
 
 int main(void)
@@ -195,6 +215,7 @@ int main(void)
 		CONFINED(the_walk_stays_inside),
 		CONFINED(patterns_see_the_inside_only),
 		CONFINED(targets_stay_inside),
+		CONFINED(links_tell_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);
