@@ -128,7 +128,7 @@ struct rcp_run {
 	struct rcp_psk key;	     /* to a daemon */
 	struct daemon_dial *dialing; /* its host's addresses are being asked for */
 	uint64_t accept_limit;	     /* sink: it takes no more bytes a second; 0: none */
-	uint64_t boot_ns;	     /* responder: until when it must be known what is wanted */
+	uint64_t boot_ns;	     /* daemon's child: until when it must be known what is wanted */
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
 	uint64_t peer_features;	  /* of its HELLO */

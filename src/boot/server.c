@@ -13,7 +13,7 @@
 #define REQUEST_MS 30000 /* for the initiator to say what it wants */
 #define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
 #define SWITCH_SERVED_MS 20000 /* the same in a daemon's child */
-#define BOOT_NS	 (100 * RCP_SEC) /* for all of that */
+#define BOOT_NS	 (120 * RCP_SEC) /* for all of that, there */
 #define TLS_MS 5000
 
 static void fail(struct rcp_run *run, const struct rcp_err *err)
@@ -23,10 +23,11 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 
 #define NAMES_MOST (64u << 20) /* bytes of names that a daemon keeps for a client */
 
-/* Behind ssh there is nobody whose place is taken. */
-static unsigned request_ms(const struct rcp_run *run)
+/* More of the request is to come. Behind ssh its end is enough: there nobody's place is taken. */
+static void expect_more(struct rcp_run *run, const char *what)
 {
-	return run->served ? served_step_ms(run) : REQUEST_MS;
+	if (run->served)
+		rcp_ctl_expect(run->pipe, served_step_ms(run), what);
 }
 
 /* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
@@ -192,7 +193,7 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
-	rcp_ctl_expect(run->pipe, request_ms(run), "names");
+	expect_more(run, "names");
 	run->log.line = note_line;
 	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
@@ -222,7 +223,7 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 		run->names_over = true;
 		say_ready(run);
 	} else {
-		rcp_ctl_expect(run->pipe, request_ms(run), "request");
+		expect_more(run, "request");
 	}
 }
 
@@ -231,7 +232,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 	struct rcp_err err = {0};
 
 	run->peer_features = m->features;
-	rcp_ctl_expect(run->pipe, request_ms(run), "request");
+	expect_more(run, "request");
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
@@ -284,8 +285,9 @@ void server_greet(struct rcp_run *run)
 				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
-	run->boot_ns = rcp_now_ns() + BOOT_NS;
-	rcp_ctl_expect(run->pipe, request_ms(run), "request");
+	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+	expect_more(run, "request");
+	run->boot_ns = run->served ? rcp_now_ns() + BOOT_NS : 0;
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 

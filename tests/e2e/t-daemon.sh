@@ -167,6 +167,11 @@ trees() {
 	d --files-from=names "$(url ro)" dst/some
 	rc_is 0
 	same src/f dst/some/tree/sub/f
+	printf 'tree/s2\ntree/sub/f\n' >names
+	d --files-from=names src "$(url mod/listed)"
+	rc_is 0
+	same src/f mod/listed/tree/sub/f
+	rm -r mod/listed
 	rm -r mod/tree mod/arch
 }
 
