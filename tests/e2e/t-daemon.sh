@@ -457,7 +457,7 @@ drop_holders() {
 	local p
 
 	for p in ${holders[@]+"${holders[@]}"}; do
-		kill -9 "$p" 2>/dev/null
+		! ours "$p" || kill -9 "$p" 2>/dev/null # it may have ended by itself
 		wait "$p" 2>/dev/null
 	done
 	holders=()
