@@ -64,6 +64,8 @@ struct rcp_options {
 	const char *const *ssh_args;	 /* passed on: -p PORT, -i, -F, -o, -J, -4, ...; NULL-ended or NULL */
 	const char *rcp_path;		 /* on the other side; "rcp" */
 	int family;			 /* 0, 4 or 6 */
+	const char *key;		 /* key file for rcp://; NULL: $XDG_CONFIG_HOME/rcp/key, ~/.config/rcp/key */
+	bool list;			 /* sources: one "rcp://host/", whose modules are told; no target */
 
 	/* how to move it */
 	enum rcp_transport transport;
@@ -139,6 +141,8 @@ struct rcp_watch {
 	void (*log)(void *arg, int level, const char *line);	  /* 0 warning, 1 -v, 2 -vv */
 	/* Remote stderr that is not rcp's (banners, ssh errors): bytes as they come. */
 	void (*remote_output)(void *arg, const char *bytes, unsigned long len);
+	/* With options.list: one for each module. */
+	void (*module)(void *arg, const char *name, bool writable, const char *comment);
 	void (*summary)(void *arg, const struct rcp_summary *summary); /* last, once */
 };
 
@@ -164,6 +168,23 @@ struct rcp_server_options {
 	enum rcp_encryption encryption; /* ALWAYS: no data but sealed, whatever the initiator says */
 };
 RCP_API int rcp_server_run(const struct rcp_server_options *options, const struct rcp_watch *watch);
+
+/*
+ * The daemon: serves modules until SIGTERM or SIGINT; SIGHUP reads the configuration again. Faults before
+ * it serves go to watch.fault, what it does then to watch.log, or to syslog where that is configured.
+ * Forks; signals and children are its own in this process. Returns an enum rcp_exit.
+ */
+struct rcp_daemon_options {
+	const char *config; /* rcpd.conf(5) */
+	unsigned threads;   /* of each child; 0: chosen */
+};
+RCP_API int rcp_daemon_run(const struct rcp_daemon_options *options, const struct rcp_watch *watch);
+
+/* A new key: its line into out (RCP_KEY_LINE_MAX), and into a new file where path is not NULL. Faults
+ * go to watch. */
+#define RCP_KEY_LINE_MAX 160
+RCP_API int rcp_key_new(const char *name, const char *path, const struct rcp_watch *watch,
+			char out[RCP_KEY_LINE_MAX]);
 
 RCP_API const char *rcp_version(void);
 

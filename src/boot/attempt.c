@@ -404,7 +404,7 @@ static int make_pipe(struct rcp_attempt *a)
 	if (rcp_pipe_link_new(&out, &a->params, &a->err, &a->link))
 		return (int)a->err.code;
 	/* The last way of all, where TCP carried the control connection but no data streams. */
-	if (a->run->ctl == a->run->tls)
+	if (a->run->ctl == a->run->tls || run_has_daemon(a->run))
 		a->link->caps.transport = "tcp";
 	return 0;
 }

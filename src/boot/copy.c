@@ -91,7 +91,7 @@ static int keep_options(struct rcp_request *q, const struct rcp_options *o, stru
 
 static int check_options(const struct rcp_options *o, struct rcp_err *err)
 {
-	if (!o->sources || !o->sources[0] || !o->target)
+	if (!o->sources || !o->sources[0] || (!o->target && !o->list))
 		return rcp_err_set(err, RCP_E_USAGE, 0, "", NULL, "a source and a target are needed");
 	if (!o->slots || o->slots > RCP_SLOTS_MAX || o->chunk_bytes % 4096 ||
 	    o->chunk_bytes < RCP_CHUNK_BYTES_MIN || o->chunk_bytes > RCP_CHUNK_BYTES_MAX)
@@ -111,11 +111,14 @@ static bool same_text(const char *a, const char *b)
 
 static int same_host(const struct rcp_where *a, const struct rcp_where *b, struct rcp_err *err)
 {
-	if (a->kind == b->kind && same_text(a->user, b->user) && same_text(a->host, b->host))
+	bool same = a->kind == b->kind && same_text(a->user, b->user) && same_text(a->host, b->host);
+
+	if (same && same_text(a->module, b->module) && a->port == b->port)
 		return 0;
 	rcp_err_set(err, RCP_E_USAGE, 0, "", b->host ? b->host : b->path,
-		    "all sources of one copy must be on one host");
-	rcp_err_fix(err, "run rcp once for each host");
+		    "all sources of one copy must be on one host%s",
+		    same ? ", and in one module" : "");
+	rcp_err_fix(err, "run rcp once for each %s", same ? "module" : "host");
 	return (int)err->code;
 }
 
@@ -126,7 +129,7 @@ static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct
 	for (size_t i = 0; o->sources[i]; i++) {
 		struct rcp_where w = {0};
 
-		if (rcp_where_parse(o->sources[i], false, err, &w))
+		if (rcp_where_parse(o->sources[i], err, &w))
 			return (int)err->code;
 		if (!i)
 			*first = w;
@@ -179,7 +182,9 @@ static int take_places(struct rcp_run *run, const struct rcp_options *o, struct 
 {
 	struct rcp_where source = {0}, target = {0};
 
-	if (!rcp_where_parse(o->target, false, err, &target) && !take_sources(run, o, &source, err))
+	if (o->list)
+		return rcp_where_parse_listing(o->sources[0], err, &run->where);
+	if (!rcp_where_parse(o->target, err, &target) && !take_sources(run, o, &source, err))
 		choose_way(run, &source, &target, err);
 	rcp_where_free(&source);
 	rcp_where_free(&target);

@@ -26,7 +26,8 @@ static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
 			struct rcp_err err = *why;
 
 			rcp_err_object(&err, run->host);
-			rcp_err_fix(&err, "open a TCP port to that host, or use --transport=auto to go through ssh");
+			rcp_err_fix(&err, "open a TCP port to that host, or use --transport=auto to go through %s",
+				    run_has_daemon(run) ? "the daemon's" : "ssh");
 			run_fail(run, &err);
 			return;
 		}
@@ -127,7 +128,31 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 	rcp_log(&run->log, RCP_LOG_INFO, "%s: %s", run->host, software);
 	if (run->watch.start)
 		run->watch.start(run->watch.arg, run->host, software);
-	rcp_ctl_expect(run->pipe, ANSWER_MS, "READY");
+	rcp_ctl_expect(run->pipe, ANSWER_MS, run->options->list ? "list" : "READY");
+}
+
+/* A daemon's modules, which were all that was wanted. */
+static void on_modules(struct rcp_run *run, const struct rcp_msg_modules *m)
+{
+	struct rcp_rd rd = rcp_rd_of(m->modules.data, m->modules.len);
+	struct rcp_rec_listing rec;
+	struct rcp_err err = {0};
+	char name[256], comment[1024];
+	int rc;
+
+	if (!run->options->list)
+		return;
+	while ((rc = rcp_rec_next(&rd, RCP_REC_LISTING, &rec)) > 0) {
+		if (run->watch.module)
+			run->watch.module(run->watch.arg, rcp_span_copy(rec.name, name, sizeof(name)),
+					  rec.writable != 0, rcp_span_copy(rec.comment, comment, sizeof(comment)));
+	}
+	if (rc < 0)
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: a malformed list");
+	if (rc < 0)
+		run_fail(run, &err);
+	else
+		run_end(run, &err);
 }
 
 static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
@@ -155,6 +180,8 @@ static void pipe_message(void *arg, const struct rcp_msg *msg)
 		on_hello(run, &msg->hello_);
 	else if (msg->type == RCP_MSG_READY)
 		on_ready(run, &msg->ready_);
+	else if (msg->type == RCP_MSG_MODULES)
+		on_modules(run, &msg->modules_);
 	else
 		talk_message(run, msg); /* ABORT, NOTE */
 }
@@ -166,12 +193,14 @@ static void pipe_down(void *arg, const struct rcp_err *cause)
 
 	if (!rcp_err_is(&err))
 		rcp_err_set(&err, run->used ? RCP_E_LINK : RCP_E_CONNECT, 0, "", run->host,
-			    "ssh closed the connection");
+			    "%s closed the connection", run_has_daemon(run) ? "the daemon" : "ssh");
 	rcp_ctl_free(&run->pipe);
 	rcp_err_object(&err, run->host);
 	if (run->used)
 		err.code = RCP_E_LINK;
-	if (err.sys_errno == ETIMEDOUT && !run->ready_said)
+	if (run_has_daemon(run))
+		rcp_err_fix(&err, "%s", run->answered ? "" : "see that --key names a key that the daemon has, too");
+	else if (err.sys_errno == ETIMEDOUT && !run->ready_said)
 		rcp_err_fix(&err, "see what 'ssh %s' does there, or name another rcp with --rcp-path", run->host);
 	run_lost(run, &err);
 }
@@ -309,7 +338,7 @@ static void ssh_exited(void *arg, const struct rcp_err *cause)
 
 static const struct rcp_ssh_ops ssh_ops = {.output = ssh_output, .exited = ssh_exited};
 
-int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err)
+static int start_ssh(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err)
 {
 	struct rcp_ssh_params p = {.program = o->ssh,
 				   .args = o->ssh_args,
@@ -320,17 +349,61 @@ int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp
 				   .unattended = run->reconnects > 0};
 	int rfd, wfd;
 
+	if (rcp_ssh_new(&run->loop, &p, &ssh_ops, run, err, &rfd, &wfd, &run->ssh))
+		return (int)err->code;
+	return rcp_ctl_new_pipe(&run->loop, rfd, wfd, false, run->host, &pipe_ops, run, err, &run->pipe);
+}
+
+/* Tests only: RCP_TEST_STALL=WORD, a client that says no more after that. */
+static bool test_stalls(const char *after)
+{
+#if RCP_TEST_HOOKS
+	const char *word = getenv("RCP_TEST_STALL");
+
+	return word && !strcmp(word, after);
+#else
+	(void)after;
+	return false;
+#endif
+}
+
+/* All that this end has to say on the pipe, whoever carries it. */
+static int greet(struct rcp_run *run, struct rcp_err *err)
+{
+	struct rcp_msg_module module = {.name = rcp_span_str(run->where.module ? run->where.module : "")};
+
+	if (test_stalls("tls"))
+		return 0;
+	say_hello(run);
+	if (test_stalls("hello"))
+		return 0;
+	if (run->where.kind == RCP_WHERE_DAEMON)
+		rcp_ctl_send(run->pipe, RCP_MSG_MODULE, &module);
+	if (run->options->list || test_stalls("module"))
+		return 0;
+	if (say_start(run, err) || test_stalls("start") || say_names(run, err))
+		return (int)err->code;
+	talk_rdma_look(run);
+	return 0;
+}
+
+/* A daemon's connection is made, with TLS to come; or it can't be. */
+static void daemon_dialed(struct rcp_run *run, const struct rcp_err *cause)
+{
+	struct rcp_err err = *cause;
+
+	if (!rcp_err_is(&err) && !greet(run, &err))
+		return;
+	run_fail(run, &err);
+}
+
+int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err)
+{
 	snprintf(run->host, sizeof(run->host), "%s", run->where.host);
 	if (rcp_secret_random(run->secret, sizeof(run->secret), err) ||
 	    rcp_secret_random(run->session, sizeof(run->session), err))
 		return (int)err->code;
-	if (rcp_ssh_new(&run->loop, &p, &ssh_ops, run, err, &rfd, &wfd, &run->ssh))
-		return (int)err->code;
-	if (rcp_ctl_new_pipe(&run->loop, rfd, wfd, false, run->host, &pipe_ops, run, err, &run->pipe))
-		return (int)err->code;
-	say_hello(run);
-	if (say_start(run, err) || say_names(run, err))
-		return (int)err->code;
-	talk_rdma_look(run);
-	return 0;
+	if (run->where.kind == RCP_WHERE_DAEMON)
+		return daemon_dial(run, o, &pipe_ops, daemon_dialed, err);
+	return start_ssh(run, o, err) ? (int)err->code : greet(run, err);
 }

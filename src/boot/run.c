@@ -49,8 +49,11 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 
 static void interruption(const struct rcp_run *run, struct rcp_err *err)
 {
-	rcp_err_set(err, run->cancel_code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED, 0,
-		    "", NULL, "interrupted");
+	if (run->served) /* the initiator may come again, and then go on */
+		rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "the daemon was ended");
+	else
+		rcp_err_set(err, run->cancel_code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED,
+			    0, "", NULL, "interrupted");
 }
 
 /* A terminal sends ^C to ssh, too, and a session's end its SIGTERM or SIGHUP: what breaks by that is
@@ -263,6 +266,7 @@ static bool close_links(struct rcp_run *run)
 		return false;
 	rcp_listen_free(&run->listen);
 	rcp_race_free(&run->race);
+	daemon_dial_stop(run);
 	if (run->rdma_listener && !run->rdma_listener_closing) {
 		run->rdma_listener_closing = true;
 		rcp_rdma_listener_close(run->rdma_listener, listener_closed, run);
@@ -315,7 +319,8 @@ static void handle_close(uv_handle_t *h)
 static void close_handles(struct rcp_run *run)
 {
 	run->handles_closing = true;
-	handle_close((uv_handle_t *)&run->pool_poll);
+	if (run->pool_polled)
+		handle_close((uv_handle_t *)&run->pool_poll);
 	handle_close((uv_handle_t *)&run->prepare);
 	handle_close((uv_handle_t *)&run->tick);
 	handle_close((uv_handle_t *)&run->cancel);
@@ -376,6 +381,8 @@ static void turn(struct rcp_run *run)
 	attempt_reap(run);
 	if (!run->ending)
 		lost_turn(run, now);
+	if (!run->ending && run->served)
+		served_turn(run, now);
 	if (run->ending)
 		end_turn(run, now);
 	else
@@ -453,19 +460,30 @@ static int init_handles(struct rcp_run *run, struct rcp_err *err)
 	uv_idle_init(&run->loop, &run->busy);
 	run->prepare.data = run->tick.data = run->cancel.data = run->pool_poll.data = run;
 	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
-	if (!rc)
-		rc = uv_poll_init(&run->loop, &run->pool_poll, rcp_pool_fd(run->pool));
 	if (rc)
-		return rcp_err_set(err, RCP_E_IO, -rc, "uv_poll_init", NULL, NULL);
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_async_init", NULL, NULL);
 	uv_prepare_start(&run->prepare, on_prepare);
 	uv_timer_start(&run->tick, on_tick, TICK_MS, TICK_MS);
-	uv_poll_start(&run->pool_poll, UV_READABLE, on_pool);
 	run->handles_up = true;
 	return 0;
 }
 
-int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
-	     struct rcp_err *err)
+int run_init_pool(struct rcp_run *run, unsigned threads, struct rcp_err *err)
+{
+	int rc;
+
+	if (rcp_pool_new(threads ? threads : default_threads(), err, &run->pool))
+		return (int)err->code;
+	rc = uv_poll_init(&run->loop, &run->pool_poll, rcp_pool_fd(run->pool));
+	if (rc)
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_poll_init", NULL, NULL);
+	run->pool_polled = true;
+	uv_poll_start(&run->pool_poll, UV_READABLE, on_pool);
+	run_env(run, &run->env);
+	return 0;
+}
+
+int run_init_loop(struct rcp_run *run, const struct rcp_watch *watch, int verbose, struct rcp_err *err)
 {
 	if (watch)
 		run->watch = *watch;
@@ -475,12 +493,13 @@ int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned thread
 	run->started_ns = rcp_now_ns();
 	raise_limit(RLIMIT_NOFILE);
 	rcp_sigbus_install();
-	if (rcp_pool_new(threads ? threads : default_threads(), err, &run->pool))
-		return (int)err->code;
-	if (init_handles(run, err))
-		return (int)err->code;
-	run_env(run, &run->env);
-	return 0;
+	return init_handles(run, err);
+}
+
+int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
+	     struct rcp_err *err)
+{
+	return run_init_loop(run, watch, verbose, err) ? (int)err->code : run_init_pool(run, threads, err);
 }
 
 /* What one connection had. */
@@ -502,6 +521,7 @@ void run_forget(struct rcp_run *run)
 	free(run->peer_ports);
 	free(run->cands);
 	rcp_secret_wipe(run->secret, sizeof(run->secret));
+	rcp_secret_wipe(&run->key, sizeof(run->key));
 }
 
 static void free_all(struct rcp_run *run)
@@ -523,6 +543,8 @@ int run_loop(struct rcp_run *run)
 	}
 	run_stats(run);
 	run->stats.current = NULL;
+	if (run->served)
+		served_over(run);
 	free_all(run);
 	if (run->loop_up)
 		uv_loop_close(&run->loop);
@@ -619,7 +641,8 @@ int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *e
 					.bundle_bytes = run->req.bundle_bytes,
 					.engine = run->req.engine,
 					.umask = user_umask(),
-					.limit_bytes_per_second = run->req.limit};
+					.limit_bytes_per_second = run->req.limit,
+					.accept_bytes_per_second = run->accept_limit};
 
 	if (o.bundle_bytes > chunk_bytes / 4)
 		o.bundle_bytes = chunk_bytes / 4;

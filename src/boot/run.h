@@ -15,6 +15,7 @@
 #include "base/pool.h"
 #include "boot/addrs.h"
 #include "boot/ctl.h"
+#include "boot/keyring.h"
 #include "boot/listen.h"
 #include "boot/race.h"
 #include "boot/secret.h"
@@ -90,7 +91,7 @@ struct rcp_run {
 	uv_timer_t tick;
 	uv_async_t cancel;
 	uv_idle_t busy; /* keeps the loop from sleeping while a local link has more to deliver */
-	bool handles_up, handles_closing, loop_up;
+	bool handles_up, handles_closing, loop_up, pool_polled;
 	_Atomic int cancel_code;
 
 	struct rcp_pool *pool;
@@ -99,6 +100,7 @@ struct rcp_run {
 	int verbose;
 
 	bool initiator;
+	struct rcp_served *served; /* responder: a daemon's child is this one */
 	bool must_seal; /* responder: by its own command line, whatever the initiator says */
 	struct rcp_request req;
 	char host[256]; /* the peer, for messages */
@@ -123,6 +125,10 @@ struct rcp_run {
 	/* start-up */
 	struct rcp_ssh *ssh;
 	bool ssh_closing;
+	struct rcp_psk key;	     /* to a daemon */
+	struct daemon_dial *dialing; /* its host's addresses are being asked for */
+	uint64_t accept_limit;	     /* sink: it takes no more bytes a second; 0: none */
+	uint64_t boot_ns;	     /* daemon's child: until when it must be known what is wanted */
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
 	uint64_t peer_features;	  /* of its HELLO */
@@ -132,6 +138,7 @@ struct rcp_run {
 	uint16_t port;
 	union rcp_sa peer_addr; /* where TCP got through */
 	struct rcp_listen *listen;
+	uint64_t names_bytes;
 	bool names_over, ready_said;
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
@@ -185,9 +192,18 @@ struct rcp_run {
 	uint64_t end_deadline_ns;
 };
 
+/* A daemon's connection is the pipe, not ssh's. */
+static inline bool run_has_daemon(const struct rcp_run *run)
+{
+	return run->served || run->where.kind == RCP_WHERE_DAEMON;
+}
+
 /* run.c */
 int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
 	     struct rcp_err *err);
+/* The two halves of it: a daemon's child has no thread before it has lost its privileges. */
+int run_init_loop(struct rcp_run *run, const struct rcp_watch *watch, int verbose, struct rcp_err *err);
+int run_init_pool(struct rcp_run *run, unsigned threads, struct rcp_err *err);
 /* Runs the loop until all is closed, frees all; returns the exit code. */
 int run_loop(struct rcp_run *run);
 /* Begin the end; the first cause counts (RCP_OK: all went well). */
@@ -274,6 +290,25 @@ uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room);
 
 /* initiator.c, server.c, local.c */
 int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);
+/* The responder's first words on run->pipe, which has these callbacks; what comes then has its deadlines. */
+void server_greet(struct rcp_run *run);
+extern const struct rcp_ctl_ops server_pipe_ops;
+
+/* daemon_dial.c: the initiator's run->pipe to a daemon, as ssh makes it otherwise. */
+int daemon_dial(struct rcp_run *run, const struct rcp_options *o, const struct rcp_ctl_ops *ops,
+		void (*failed)(struct rcp_run *run, const struct rcp_err *err), struct rcp_err *err);
+void daemon_dial_stop(struct rcp_run *run);
+
+/* daemon_child.c: what is different where the responder is a daemon's child (run->served). */
+/* MODULE: become that module's server, or list them. */
+void served_module(struct rcp_run *run, const struct rcp_msg_module *m);
+/* START and NAMES are known: is this allowed? Makes all paths relative to the module. */
+int served_request(struct rcp_run *run, struct rcp_err *err);
+const char *served_connection(const struct rcp_run *run);
+/* For each message of the request. */
+unsigned served_step_ms(const struct rcp_run *run);
+void served_turn(struct rcp_run *run, uint64_t now);
+void served_over(struct rcp_run *run);
 int local_start(struct rcp_run *run, struct rcp_err *err);
 bool local_turn(struct rcp_run *run);
 bool local_closed(struct rcp_run *run);

@@ -103,7 +103,7 @@ const char *sealing_word(const struct rcp_attempt *a)
 	if (seals(a->run, a->cand.kind))
 		return "aes-256-gcm";
 	if (a->cand.kind == RCP_LINK_PIPE)
-		return a->run->ctl == a->run->pipe ? "ssh" : "tls";
+		return a->run->ctl == a->run->pipe && !run_has_daemon(a->run) ? "ssh" : "tls";
 	return NULL;
 }
 

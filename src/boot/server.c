@@ -1,6 +1,8 @@
 /* The responder behind ssh: `rcp --server` on a pair of descriptors. */
 #include "boot/run.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,11 +12,22 @@
 
 #define REQUEST_MS 30000 /* for the initiator to say what it wants */
 #define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
+#define SWITCH_SERVED_MS 20000 /* the same in a daemon's child */
+#define BOOT_NS	 (120 * RCP_SEC) /* for all of that, there */
 #define TLS_MS 5000
 
 static void fail(struct rcp_run *run, const struct rcp_err *err)
 {
 	run_end(run, err); /* the initiator is told, and tells its user */
+}
+
+#define NAMES_MOST (64u << 20) /* bytes of names that a daemon keeps for a client */
+
+/* More of the request is to come. Behind ssh its end is enough: there nobody's place is taken. */
+static void expect_more(struct rcp_run *run, const char *what)
+{
+	if (run->served)
+		rcp_ctl_expect(run->pipe, served_step_ms(run), what);
 }
 
 /* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
@@ -89,8 +102,9 @@ static void say_ready(struct rcp_run *run)
 	struct rcp_err err = {0};
 	struct rcp_msg_ready m = {0};
 	bool tcp = run->req.transports != 1u << RCP_LINK_PIPE;
+	const char *connection = run->served ? served_connection(run) : getenv("SSH_CONNECTION");
 
-	if (tcp && !rcp_addrs_local(getenv("SSH_CONNECTION"), run->req.family, &err, &run->addrs) &&
+	if (tcp && !rcp_addrs_local(connection, run->req.family, &err, &run->addrs) &&
 	    !rcp_listen_new(&run->loop, &p, &listen_ops, run, &err, &run->listen)) {
 		m.port = rcp_listen_port(run->listen);
 		rcp_addrs_encode(&run->addrs, &w);
@@ -99,7 +113,7 @@ static void say_ready(struct rcp_run *run)
 	run->ready_said = true;
 	rcp_ctl_send(run->pipe, RCP_MSG_READY, &m);
 	rcp_wr_free(&w);
-	rcp_ctl_expect(run->pipe, SWITCH_MS, "SWITCH");
+	rcp_ctl_expect(run->pipe, run->served ? SWITCH_SERVED_MS : SWITCH_MS, "SWITCH");
 }
 
 /* ---- the request ---- */
@@ -157,7 +171,9 @@ static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
 
 static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 {
-	const char *why = run->req.target ? "START twice" : start_refuse(m);
+	const char *why = run->req.target			? "START twice"
+			  : run->served && !run->pool ? "a copy without a module"
+						      : start_refuse(m);
 	struct rcp_err err = {0};
 
 	if (!why) {
@@ -176,6 +192,7 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	}
 	memcpy(run->secret, m->secret.b, sizeof(run->secret));
 	memcpy(run->session, m->session.b, sizeof(run->session));
+	expect_more(run, "names");
 	run->log.line = note_line;
 	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
 	talk_rdma_look(run);
@@ -190,15 +207,22 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 
 	if (!run->req.target || run->names_over || run->req.path_count > 10000000)
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: names out of turn");
+	run->names_bytes += m->paths.len;
+	if (run->served && run->names_bytes > NAMES_MOST)
+		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "more names than a daemon takes in one copy");
 	while (!rcp_err_is(&err) && (rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0)
 		request_add_path(&run->req, (const char *)rec.path.data, rec.path.len, &err);
 	if (rc < 0 || (m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count))
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
+	if (m->last && run->served && !rcp_err_is(&err))
+		served_request(run, &err);
 	if (rcp_err_is(&err)) {
 		fail(run, &err);
 	} else if (m->last) {
 		run->names_over = true;
 		say_ready(run);
+	} else {
+		expect_more(run, "request");
 	}
 }
 
@@ -207,6 +231,7 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 	struct rcp_err err = {0};
 
 	run->peer_features = m->features;
+	expect_more(run, "request");
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL,
@@ -228,6 +253,8 @@ static void pipe_message(void *arg, const struct rcp_msg *msg)
 		on_start(run, &msg->start_);
 	else if (msg->type == RCP_MSG_NAMES)
 		on_names(run, &msg->names_);
+	else if (msg->type == RCP_MSG_MODULE)
+		served_module(run, &msg->module_);
 	else if (msg->type == RCP_MSG_SWITCH && run->ready_said && !run->ctl)
 		settle(run, run->pipe);
 	else
@@ -242,13 +269,14 @@ static void pipe_down(void *arg, const struct rcp_err *cause)
 
 	rcp_ctl_free(&run->pipe);
 	if (!rcp_err_is(&err))
-		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "ssh closed the connection");
+		rcp_err_set(&err, RCP_E_LINK, 0, "", run->host, "%s closed the connection",
+			    run->served ? "the initiator" : "ssh");
 	run_lost(run, &err);
 }
 
-static const struct rcp_ctl_ops pipe_ops = {.message = pipe_message, .down = pipe_down};
+const struct rcp_ctl_ops server_pipe_ops = {.message = pipe_message, .down = pipe_down};
 
-static void say_hello(struct rcp_run *run)
+void server_greet(struct rcp_run *run)
 {
 	struct rcp_msg_hello m = {.magic = RCP_MAGIC,
 				  .version_min = RCP_VERSION_MIN,
@@ -256,6 +284,9 @@ static void say_hello(struct rcp_run *run)
 				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
+	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
+	expect_more(run, "request");
+	run->boot_ns = run->served ? rcp_now_ns() + BOOT_NS : 0;
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 
@@ -270,11 +301,9 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 	snprintf(run->host, sizeof(run->host), "initiator");
 	run->must_seal = o->encryption == RCP_ENCRYPTION_ALWAYS;
 	if (!run_init(run, watch, o->threads, 0, &err) &&
-	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &pipe_ops, run, &err,
-			      &run->pipe)) {
-		rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
-		say_hello(run);
-	}
+	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &server_pipe_ops, run, &err,
+			      &run->pipe))
+		server_greet(run);
 	if (rcp_err_is(&err)) {
 		run_fault(run, &err, false);
 		run_end(run, &err);

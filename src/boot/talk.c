@@ -142,6 +142,10 @@ static int take_caps(struct rcp_run *run, const struct rcp_msg_caps *m, struct r
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", run->host,
 				   "the peer broke the protocol: limits that can't be");
 	run->caps_heard = true;
+	/* A daemon's child knows what its module wants after its HELLO only. */
+	run->peer_features |= m->features & RCP_FEATURE_SEAL_ALWAYS;
+	if (sealing_agree(run, err))
+		return (int)err->code;
 	agree(run, m);
 	run->peer_ports = calloc(RCP_RDMA_PORTS_MAX, sizeof(*run->peer_ports));
 	if (!run->peer_ports)
@@ -386,21 +390,35 @@ static void waited_too_long(struct rcp_run *run, uint64_t now, const char *what)
 	if (now < run->wait_ns)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "%s", what);
-	if (run->initiator)
-		run_fail(run, &err);
+	run_fail(run, &err);
+}
+
+/* Messages have a deadline each, and all of them together one, too. */
+static void boot_too_long(struct rcp_run *run, uint64_t now)
+{
+	struct rcp_err err = {0};
+
+	if (!run->boot_ns || now < run->boot_ns)
+		return;
+	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "did not say in time what it wants");
+	run_fail(run, &err);
 }
 
 void talk_turn(struct rcp_run *run)
 {
 	uint64_t now = rcp_now_ns();
 
-	if (!run->ctl)
+	if (!run->ctl) {
+		boot_too_long(run, now);
 		return;
+	}
 	if (!run->caps_said && run->rdma_looked) {
 		say_caps(run);
 		if (run->caps_heard)
 			caps_complete(run);
 	}
+	if (!run->caps_heard && !run->initiator && !run->ending)
+		waited_too_long(run, now, "did not say in time which links it has");
 	if (!run->caps_said || !run->caps_heard || run->ending)
 		return;
 	check_deadlines(run, now);
@@ -409,7 +427,7 @@ void talk_turn(struct rcp_run *run)
 	if (!run->used && run->initiator)
 		race(run, now);
 	else if (!run->used)
-		waited_too_long(run, now, "the initiator chose no link");
+		waited_too_long(run, now, "chose no link in time");
 	else if (run->sender && run->wait_ns)
 		waited_too_long(run, now, "the sink did not tell where its ring is");
 }

@@ -31,6 +31,7 @@ static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
 		return;
 	}
 	run->next_id = m->link;
+	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
 	if (run->used && run->used->state == ATTEMPT_USED && !run->used->link_down)
 		rcp_link_close(run->used->link); /* lost at the other end, which is not seen here yet */
 	snprintf(c.label, sizeof(c.label), "link %u", m->link);

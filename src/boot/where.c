@@ -86,11 +86,11 @@ static int take_port(const char *from, const char *end, const char *text, struct
 	return 0;
 }
 
-/* What stands behind rcp:// */
-static int parse_daemon(const char *rest, const char *text, struct rcp_err *err,
-			struct rcp_where *w)
+/* [key@]host[:port] before end. */
+static int take_daemon(const char *rest, const char *end, const char *text, struct rcp_err *err,
+		       struct rcp_where *w)
 {
-	const char *end = strchrnul(rest, '/'), *host_stop = end, *p = end;
+	const char *host_stop = end, *p = end;
 
 	w->port = RCP_DAEMON_PORT;
 	while (p > rest && p[-1] != ':' && p[-1] != ']' && p[-1] != '@')
@@ -104,6 +104,17 @@ static int parse_daemon(const char *rest, const char *text, struct rcp_err *err,
 		return (int)err->code;
 	if (strchr(w->host, ':') && host_stop[-1] != ']')
 		return refuse(err, text, "an IPv6 address needs brackets");
+	return 0;
+}
+
+/* What stands behind rcp:// */
+static int parse_daemon(const char *rest, const char *text, struct rcp_err *err,
+			struct rcp_where *w)
+{
+	const char *end = strchrnul(rest, '/');
+
+	if (take_daemon(rest, end, text, err, w))
+		return (int)err->code;
 	if (end[0] == 0 || end[1] == 0 || end[1] == '/')
 		return refuse(err, text, "the module's name is empty");
 	const char *module = end + 1, *module_end = strchrnul(module, '/');
@@ -113,7 +124,7 @@ static int parse_daemon(const char *rest, const char *text, struct rcp_err *err,
 	return w->module && w->path ? 0 : no_memory(err, text);
 }
 
-static int parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_where *w)
+static int parse(const char *text, struct rcp_err *err, struct rcp_where *w)
 {
 	static const char *const foreign[] = {"scp://", "sftp://", "ssh://", "rsync://"};
 	const char *colon = host_end(text);
@@ -122,9 +133,6 @@ static int parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_
 		return refuse(err, text, "an empty name is neither a file nor a host");
 	if (strncmp(text, "rcp://", 6) == 0) {
 		w->kind = RCP_WHERE_DAEMON;
-		if (!daemon)
-			return refuse(err, text,
-				      "there is no daemon in this version: use host:path");
 		return parse_daemon(text + 6, text, err, w);
 	}
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
@@ -139,10 +147,22 @@ static int parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_
 	return w->path ? 0 : no_memory(err, text);
 }
 
-int rcp_where_parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_where *out)
+int rcp_where_parse_listing(const char *text, struct rcp_err *err, struct rcp_where *out)
+{
+	const char *rest = text + 6, *end = strchrnul(rest, '/');
+	int code;
+
+	*out = (struct rcp_where){.kind = RCP_WHERE_DAEMON, .module = strdup(""), .path = strdup("")};
+	code = out->module && out->path ? take_daemon(rest, end, text, err, out) : no_memory(err, text);
+	if (code)
+		rcp_where_free(out);
+	return code;
+}
+
+int rcp_where_parse(const char *text, struct rcp_err *err, struct rcp_where *out)
 {
 	*out = (struct rcp_where){0};
-	int code = parse(text, daemon, err, out);
+	int code = parse(text, err, out);
 
 	if (code)
 		rcp_where_free(out);

@@ -27,9 +27,10 @@ struct rcp_where {
 	uint16_t port; /* daemon only */
 };
 
-/* RCP_E_USAGE with the reason. daemon: this program can talk to one; otherwise rcp:// is refused.
- */
-int rcp_where_parse(const char *text, bool daemon, struct rcp_err *err, struct rcp_where *out);
+/* RCP_E_USAGE with the reason. */
+int rcp_where_parse(const char *text, struct rcp_err *err, struct rcp_where *out);
+/* "rcp://[key@]host[:port][/]": a daemon whose modules are to be listed (module and path ""). */
+int rcp_where_parse_listing(const char *text, struct rcp_err *err, struct rcp_where *out);
 void rcp_where_free(struct rcp_where *w);
 
 #endif

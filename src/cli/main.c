@@ -48,6 +48,12 @@ static int act(struct cli_args *args, struct cli_report *report)
 		return cli_run_server(args, report);
 	case CLI_COPY:
 		return cli_run_copy(args, report);
+	case CLI_MODULES:
+		return cli_run_list(args, report);
+	case CLI_DAEMON:
+		return cli_run_daemon(args, report);
+	case CLI_KEYGEN:
+		return cli_run_keygen(args, report);
 	}
 	return RCP_EXIT_USAGE;
 }

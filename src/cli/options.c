@@ -261,6 +261,31 @@ static int parse_options(const struct cli_option *table, int argc, char **argv,
 	return code;
 }
 
+/* "rcp://host", "rcp://host/": a daemon, and no module of it. */
+static bool is_listing(const struct cli_args *args)
+{
+	const char *text = args->operands.count == 1 ? args->operands.items[0] : "";
+	const char *slash = strncmp(text, "rcp://", 6) ? NULL : strchrnul(text + 6, '/');
+
+	return slash && (!slash[0] || !slash[1]) && !args->files_from;
+}
+
+/* --keygen takes a name and perhaps a file, --server and --daemon nothing. */
+static int other_operands(const struct cli_args *args, struct rcp_err *err)
+{
+	size_t n = args->operands.count;
+
+	if ((args->action == CLI_SERVER || args->action == CLI_DAEMON) && n)
+		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, args->operands.items[0],
+				   "%s takes no source and no target",
+				   args->action == CLI_SERVER ? "--server" : "--daemon");
+	if (args->action == CLI_KEYGEN && (n < 1 || n > 2)) {
+		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--keygen", "needs the new key's name, and may have a file");
+		rcp_err_fix(err, "rcp --keygen NAME [FILE]");
+	}
+	return (int)err->code;
+}
+
 /* The last operand is the target, the others are sources. */
 static int take_operands(int argc, char **argv, struct cli_args *args, struct rcp_err *err)
 {
@@ -268,11 +293,16 @@ static int take_operands(int argc, char **argv, struct cli_args *args, struct rc
 
 	for (int i = optind; !code && i < argc; i++)
 		code = cli_list_add(&args->operands, argv[i], err);
-	if (!code && args->action == CLI_SERVER && args->operands.count)
-		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, args->operands.items[0],
-				   "--server takes no source and no target");
+	if (!code)
+		code = other_operands(args, err);
 	if (code || args->action != CLI_COPY)
 		return code;
+	if (is_listing(args)) {
+		args->action = CLI_MODULES;
+		args->copy.list = true;
+		args->copy.sources = args->operands.items;
+		return 0;
+	}
 	if (args->operands.count < 2) {
 		rcp_err_set(err, RCP_E_USAGE, 0, NULL,
 			    args->operands.count ? args->operands.items[0] : NULL,

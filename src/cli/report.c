@@ -30,7 +30,9 @@ static enum cli_progress settle(enum cli_progress wanted, int fd, const struct c
 void cli_report_init(struct cli_report *report, int fd, const struct cli_args *args)
 {
 	*report = (struct cli_report){.fd = fd, .quiet = args->quiet};
-	report->who = args->action == CLI_SERVER ? "rcp --server" : "rcp";
+	report->who = args->action == CLI_SERVER   ? "rcp --server"
+		      : args->action == CLI_DAEMON ? "rcp --daemon"
+						   : "rcp";
 	report->progress = settle(args->progress, fd, args);
 }
 

@@ -276,3 +276,69 @@ int cli_run_server(struct cli_args *args, struct cli_report *report)
 
 	return rcp_server_run(&options, &watch);
 }
+
+/* ---- daemons ---- */
+
+static void on_daemon_log(void *arg, int level, const char *line)
+{
+	(void)level;
+	cli_report_log(arg, line);
+}
+
+int cli_run_daemon(struct cli_args *args, struct cli_report *report)
+{
+	const struct rcp_watch watch = {.arg = report, .fault = on_server_fault, .log = on_daemon_log};
+	const struct rcp_daemon_options options = {
+		.config = args->config ? args->config : "/etc/rcp/rcpd.conf",
+		.threads = args->copy.threads,
+	};
+
+	return rcp_daemon_run(&options, &watch);
+}
+
+int cli_run_keygen(struct cli_args *args, struct cli_report *report)
+{
+	const struct rcp_watch watch = {.arg = report, .fault = on_server_fault};
+	const char *file = args->operands.count > 1 ? args->operands.items[1] : NULL;
+	char line[RCP_KEY_LINE_MAX];
+	int code = rcp_key_new(args->operands.items[0], file, &watch, line);
+
+	if (!code && !file) {
+		struct rcp_wr w = {.max = sizeof(line)};
+
+		cli_print(&w, "%s", line);
+		code = cli_run_print(report, &w);
+		explicit_bzero(w.data, w.len);
+		rcp_wr_free(&w);
+	}
+	explicit_bzero(line, sizeof(line));
+	return code;
+}
+
+static void on_module(void *arg, const char *name, bool writable, const char *comment)
+{
+	struct run *run = arg;
+	char shown[4 * 256], text[4 * 1024];
+
+	rcp_name_escape(shown, sizeof(shown), name, strlen(name));
+	rcp_name_escape(text, sizeof(text), comment, strlen(comment));
+	cli_print(&run->line, "%s\t%s\t%s\n", shown, writable ? "writable" : "read-only", text);
+	line_flush(run);
+}
+
+int cli_run_list(struct cli_args *args, struct cli_report *report)
+{
+	struct run run = {.args = args, .report = report, .line = {.max = LINE_MOST}};
+	const struct rcp_watch watch = {.arg = &run, .fault = on_fault, .log = on_log, .module = on_module};
+	struct rcp_copy *copy;
+	int code = rcp_copy_new(&args->copy, &watch, &copy);
+
+	if (!code) {
+		cli_signals_arm(copy);
+		code = rcp_copy_run(copy);
+		cli_signals_disarm();
+	}
+	rcp_copy_free(&copy);
+	run_free(&run);
+	return code == RCP_EXIT_OK && run.out_failed ? RCP_EXIT_IO : code;
+}

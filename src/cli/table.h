@@ -18,7 +18,7 @@ struct cli_list {
 	size_t count, room;
 };
 
-enum cli_action { CLI_COPY = 0, CLI_SERVER, CLI_HELP, CLI_VERSION };
+enum cli_action { CLI_COPY = 0, CLI_MODULES, CLI_SERVER, CLI_DAEMON, CLI_KEYGEN, CLI_HELP, CLI_VERSION };
 enum cli_progress {
 	CLI_PROGRESS_AUTO = 0,
 	CLI_PROGRESS_BAR,
@@ -34,6 +34,7 @@ struct cli_args {
 	enum cli_progress progress;
 	int connect; /* index into the words of --connect */
 	const char *files_from;
+	const char *config; /* of --daemon */
 	bool nul_names, quiet, json, stats;
 };
 

@@ -1,5 +1,7 @@
 #include "file/io.h"
 
+#include "file/confine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -42,6 +44,8 @@ static const char *usual_fix(int sys_errno)
 	case ENFILE:
 		return "the system is out of open files: see fs.file-max";
 	case EXDEV:
+		if (rcp_confined())
+			return "a symlink on the way is absolute or leads up too far";
 		return "a symlink on the way leads out of the target directory: name its real "
 		       "place";
 	default:
@@ -54,7 +58,9 @@ int rcp_io_fail(struct rcp_err *err, int sys_errno, const char *call, const char
 	const char *fix = usual_fix(sys_errno);
 
 	rcp_err_set(err, rcp_io_code(sys_errno), sys_errno, call, object,
-		    sys_errno == EXDEV ? "leads out of the target directory" : NULL);
+		    sys_errno != EXDEV ? NULL
+		    : rcp_confined()   ? "leads out of the module"
+				       : "leads out of the target directory");
 	if (fix)
 		rcp_err_fix(err, "%s", fix);
 	return (int)err->code;
@@ -214,7 +220,7 @@ static char *home_of(const char *user, size_t len)
 char *rcp_io_expand_home(const char *path)
 {
 	size_t user = strcspn(path, "/");
-	char *home = path[0] == '~' ? home_of(path + 1, user - 1) : NULL, *whole;
+	char *home = path[0] == '~' && !rcp_confined() ? home_of(path + 1, user - 1) : NULL, *whole;
 
 	if (!home)
 		return strdup(path);

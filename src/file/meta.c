@@ -1,5 +1,6 @@
 #include "file/meta.h"
 
+#include "file/confine.h"
 #include "file/ids.h"
 #include "file/io.h"
 #include "file/xattr.h"
@@ -25,13 +26,22 @@ static uint32_t number_of(enum rcp_id_kind kind, struct rcp_span name, uint32_t 
 	return numeric ? id : rcp_id_number(kind, (const char *)name.data, name.len, id);
 }
 
+/* What serves a module lets nobody make programs there that run as its user. Of a directory the setgid
+ * bit means something else. */
+static uint32_t mode_most(const struct rcp_rec_entry *entry)
+{
+	bool dir = entry->type == RCP_ENTRY_DIR || entry->type == RCP_ENTRY_DIR_END;
+
+	return rcp_confined() && !dir ? 01777u : 07777u;
+}
+
 int rcp_meta_of(const struct rcp_rec_entry *entry, const struct rcp_meta_options *options,
 		struct rcp_err *err, struct rcp_meta *out)
 {
 	bool exact = options->times || options->archive;
 
 	*out = (struct rcp_meta){
-		.mode = exact ? entry->mode & 07777u
+		.mode = exact ? entry->mode & mode_most(entry)
 			      : entry->mode & 0777u & ~(uint32_t)options->umask,
 		.new_mode = !exact,
 		.set_times = exact,

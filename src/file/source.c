@@ -1,6 +1,7 @@
 #include "file/source.h"
 
 #include "base/crc.h"
+#include "file/confine.h"
 #include "file/io.h"
 
 #include <errno.h>
@@ -52,9 +53,9 @@ static int changed(const struct rcp_source *s, struct rcp_err *err, const char *
 /* O_NOATIME is for the owner and root only. */
 static int open_quietly(const char *path, int flags)
 {
-	int fd = open(path, flags | O_NOATIME);
+	int fd = rcp_place_open(AT_FDCWD, path, path, flags | O_NOATIME);
 
-	return fd < 0 && errno == EPERM ? open(path, flags) : fd;
+	return fd < 0 && errno == EPERM ? rcp_place_open(AT_FDCWD, path, path, flags) : fd;
 }
 
 static int source_start(struct rcp_source *s, const struct rcp_file_id *expect, struct rcp_err *err)

@@ -1,5 +1,6 @@
 /* scp's target rules: see sink.h. */
 #include "file/beneath.h"
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/part.h"
 #include "file/sink.h"
@@ -14,9 +15,9 @@
 /* Everything goes below this directory; O_PATH where it may be entered but not read. */
 static int open_root(const char *dir)
 {
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = rcp_place_open(AT_FDCWD, dir, dir, O_RDONLY | O_DIRECTORY);
 
-	return fd < 0 && errno == EACCES ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : fd;
+	return fd < 0 && errno == EACCES ? rcp_place_open(AT_FDCWD, dir, dir, O_PATH | O_DIRECTORY) : fd;
 }
 
 static int into_directory(const char *path, struct rcp_err *err, struct rcp_target *out)
@@ -74,7 +75,7 @@ static int not_directory(const char *path, const char *why, const char *fix, int
 
 static int make_directory(const char *path, struct rcp_err *err, struct rcp_target *out)
 {
-	if (mkdir(path, 0777) < 0 && errno != EEXIST)
+	if (rcp_place_mkdir(path, 0777) < 0 && errno != EEXIST)
 		return rcp_io_fail(err, errno, "mkdir", path);
 	return into_directory(path, err, out);
 }
@@ -178,7 +179,7 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 		   struct rcp_err *err, struct rcp_target *out)
 {
 	struct stat st;
-	bool there = stat(path, &st) == 0;
+	bool there = rcp_place_stat(AT_FDCWD, path, path, true, &st) == 0;
 
 	if (!there && errno != ENOENT)
 		return rcp_io_fail(err, errno, "stat", path);

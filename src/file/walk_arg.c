@@ -1,5 +1,6 @@
 /* The walk's arguments: home directories, patterns, the name each gets below the target; pairs. */
 #include "file/beneath.h"
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/walk_int.h"
 
@@ -20,7 +21,7 @@ static int too_long(const char *path, struct rcp_err *err)
 
 /*
  * Set both paths for an argument. *had_slash: it ended with one, so it must be a directory. "." ".." "x/." and "/"
- * are no names: what is in them goes into the target itself.
+ * are no names: what is in them goes into the target itself. A module has one (confine.h), which its path does not tell.
  */
 static int name_argument(struct rcp_walk *w, const char *path, bool *had_slash, struct rcp_err *err)
 {
@@ -35,6 +36,8 @@ static int name_argument(struct rcp_walk *w, const char *path, bool *had_slash, 
 	w->open[w->open_len = len] = 0;
 	const char *slash = strrchr(w->open, '/'), *name = slash ? slash + 1 : w->open;
 
+	if (rcp_confined() && strcmp(w->open, ".") == 0)
+		name = rcp_confined_name();
 	w->inside = rcp_path_refuse(name, strlen(name)) != NULL;
 	w->wire_len = w->inside ? 0 : strlen(name);
 	memcpy(w->wire, name, w->wire_len);
@@ -50,7 +53,7 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 
 	if (name_argument(w, path, &had_slash, err))
 		return -1;
-	if (had_slash && stat(w->open, &st) == 0 && !S_ISDIR(st.st_mode))
+	if (had_slash && rcp_place_stat(AT_FDCWD, w->open, w->open, true, &st) == 0 && !S_ISDIR(st.st_mode))
 		return rcp_walk_fail(w, err, ENOTDIR, "stat");
 	/* A slash behind a symlink means what it leads to, as everywhere. */
 	bool follow = !w->opt.archive || had_slash;
@@ -69,7 +72,7 @@ static bool is_pattern(const char *path)
 /* The names a pattern stands for; they are arguments then. */
 static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *err)
 {
-	int rc = glob(path, 0, NULL, &w->globbed);
+	int rc = rcp_place_glob(path, &w->globbed);
 
 	if (rc == 0) {
 		w->globs = w->globbed.gl_pathc;
@@ -87,13 +90,14 @@ static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *
 static int begin_argument(struct rcp_walk *w, const char *arg, struct rcp_walk_item *item,
 			  struct rcp_err *err)
 {
-	char *path = rcp_io_expand_home(arg[0] ? arg : "~");
+	char *path = rcp_io_expand_home(arg[0] ? arg : rcp_confined() ? "." : "~");
 	struct stat st;
 	int rc;
 
 	if (!path)
 		return rcp_io_fail(err, ENOMEM, "strdup", arg), -1;
-	if (w->opt.globs && is_pattern(path) && lstat(path, &st) < 0 && errno == ENOENT)
+	if (w->opt.globs && is_pattern(path) &&
+	    rcp_place_stat(AT_FDCWD, path, path, false, &st) < 0 && errno == ENOENT)
 		rc = expand_pattern(w, path, err);
 	else
 		rc = begin(w, path, item, err);

@@ -1,4 +1,5 @@
 /* Directories being read: a stack of frames, names in sorted batches. */
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/walk_int.h"
 
@@ -114,12 +115,12 @@ static struct rcp_frame *push(struct rcp_walk *w)
 	return f;
 }
 
-static int open_dir(int dirfd, const char *name, bool nofollow)
+static int open_dir(int dirfd, const char *name, const char *whole, bool nofollow)
 {
 	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | (nofollow ? O_NOFOLLOW : 0);
-	int fd = openat(dirfd, name, flags | O_NOATIME);
+	int fd = rcp_place_open(dirfd, name, whole, flags | O_NOATIME);
 
-	return fd < 0 && errno == EPERM ? openat(dirfd, name, flags) : fd;
+	return fd < 0 && errno == EPERM ? rcp_place_open(dirfd, name, whole, flags) : fd;
 }
 
 int rcp_walk_enter(struct rcp_walk *w, int dirfd, const char *name, bool nofollow, bool implied,
@@ -132,8 +133,8 @@ int rcp_walk_enter(struct rcp_walk *w, int dirfd, const char *name, bool nofollo
 	f->nofollow = nofollow;
 	f->implied = implied;
 	/* A directory on the way to a pair need not be readable. */
-	f->fd = implied ? openat(dirfd, name, O_PATH | O_DIRECTORY | O_CLOEXEC)
-			: open_dir(dirfd, name, nofollow);
+	f->fd = implied ? rcp_place_open(dirfd, name, w->open, O_PATH | O_DIRECTORY)
+			: open_dir(dirfd, name, w->open, nofollow);
 	if (f->fd >= 0 && fstat(f->fd, &f->st) == 0 && (implied || read_batch(f) == 0))
 		return 0;
 	rcp_walk_fail(w, err, errno, f->fd < 0 ? "open directory" : "read directory");
@@ -150,8 +151,8 @@ int rcp_walk_fd(struct rcp_walk *w, struct rcp_err *err)
 	if (f->fd >= 0)
 		return f->fd;
 	w->open[f->open_len] = 0;
-	f->fd = f->implied ? open(w->open, O_PATH | O_DIRECTORY | O_CLOEXEC)
-			   : open_dir(AT_FDCWD, w->open, f->nofollow);
+	f->fd = f->implied ? rcp_place_open(AT_FDCWD, w->open, w->open, O_PATH | O_DIRECTORY)
+			   : open_dir(AT_FDCWD, w->open, w->open, f->nofollow);
 	if (f->fd >= 0 && fstat(f->fd, &st) == 0 && rcp_io_same(&st, &f->st))
 		return f->fd;
 	if (f->fd < 0)

@@ -1,4 +1,5 @@
 /* A name made into an entry. */
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/meta.h"
 #include "file/walk_int.h"
@@ -63,12 +64,16 @@ static void read_xattrs(struct rcp_walk *w, int fd, int dirfd, const char *name,
 	const char *path = w->open;
 	struct rcp_err err = {0};
 	bool truncated;
+	int parent = -1;
 
+	if (fd < 0 && dirfd == AT_FDCWD && rcp_confined())
+		dirfd = parent = rcp_place_parent(w->open, &name);
 	if (fd < 0 && dirfd != AT_FDCWD) {
 		snprintf(through, sizeof(through), "/proc/self/fd/%d/%s", dirfd, name);
 		path = through;
 	}
 	rcp_meta_read_xattrs(fd, path, &err, out, len, &truncated);
+	rcp_io_close(&parent);
 	if (rcp_err_is(&err)) /* by the name the user knows */
 		rcp_err_set(&w->later, RCP_E_PARTIAL, err.sys_errno, err.call, w->open,
 			    "its extended attributes can't be read");
@@ -161,7 +166,7 @@ static enum rcp_entry_type type_of(mode_t mode)
 static int read_link(struct rcp_walk *w, int dirfd, const char *name, struct rcp_rec_entry *e,
 		     struct rcp_err *err)
 {
-	ssize_t n = readlinkat(dirfd, name, w->link, sizeof(w->link));
+	ssize_t n = rcp_place_readlink(dirfd, name, w->open, w->link, sizeof(w->link));
 
 	if (n < 0)
 		return rcp_walk_fail(w, err, errno, "readlink");
@@ -221,7 +226,7 @@ int rcp_walk_visit(struct rcp_walk *w, int dirfd, const char *name, bool follow,
 {
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
+	if (rcp_place_stat(dirfd, name, w->open, follow, &st) < 0)
 		return rcp_walk_fail(w, err, errno, "stat");
 	if (rcp_walk_excluded(w, S_ISDIR(st.st_mode)) || rcp_walk_was_listed(w))
 		return 0;

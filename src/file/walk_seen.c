@@ -4,6 +4,7 @@
  * files themselves: whether an argument had one of this name is looked up in it.
  */
 #include "base/keys.h"
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/walk_int.h"
 
@@ -146,7 +147,7 @@ static bool holds(const struct rcp_walk *w, const struct rcp_seen *s, struct sta
 	memcpy(path, s->path, len);
 	path[len] = '/';
 	strcpy(path + len + slash, rest);
-	if (fstatat(AT_FDCWD, path, st, s->followed ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
+	if (rcp_place_stat(AT_FDCWD, path, path, s->followed, st) < 0)
 		return false;
 	if (S_ISDIR(st->st_mode))
 		return w->opt.recursive;

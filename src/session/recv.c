@@ -409,6 +409,8 @@ void rcp_receiver_turn(struct rcp_receiver *r)
 	if (r->over_said)
 		return;
 	if (r->attached && !r->losing && !r->stopping) {
+		if (r->held)
+			recv_release_held(r);
 		count_waits(r);
 		flush_answers(r);
 		flush_results(r);

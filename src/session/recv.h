@@ -123,6 +123,9 @@ struct rcp_receiver {
 	struct recv_chunk *chunks; /* one a slot */
 	uint32_t slots, generation;
 	unsigned slots_busy;
+	uint32_t *held; /* with a limit: slots to be given back when their time comes; a ring of `slots` */
+	uint32_t held_at, held_count;
+	uint64_t budget_ns;
 	uint64_t came; /* chunk events on this link, good or not */
 	uint64_t answered;
 	bool posted;
@@ -137,6 +140,9 @@ struct rcp_receiver {
 	uint32_t last_crc;
 	uint64_t crc_files;
 };
+
+/* recv_chunk.c: slots whose time has come. */
+void recv_release_held(struct rcp_receiver *r);
 
 /* recv.c */
 void recv_job(struct rcp_receiver *r, enum rcp_pool_class cls, struct rcp_job *job);

@@ -14,8 +14,30 @@
 static void slot_done(struct rcp_receiver *r, uint32_t slot)
 {
 	r->slots_busy--;
-	if (r->link && !r->losing)
+	if (!r->link || r->losing)
+		return;
+	if (r->held)
+		r->held[(r->held_at + r->held_count++) % r->slots] = slot;
+	else
 		rcp_link_release(r->link, slot);
+}
+
+/* Who must not send faster gets its credits no faster, whatever it was asked to. */
+void recv_release_held(struct rcp_receiver *r)
+{
+	uint64_t now = r->env.now_ns(r->env.arg);
+
+	if (r->budget_ns + 100 * RCP_MS < now)
+		r->budget_ns = now - 100 * RCP_MS; /* what an idle time earns */
+	while (r->held_count && r->budget_ns < now) {
+		uint32_t slot = r->held[r->held_at];
+
+		r->held_at = (r->held_at + 1) % r->slots;
+		r->held_count--;
+		r->budget_ns += (uint64_t)((double)r->chunks[slot].h.length * 1e9 /
+					   (double)r->opt.accept_bytes_per_second);
+		rcp_link_release(r->link, slot);
+	}
 }
 
 #if RCP_TEST_HOOKS
@@ -427,6 +449,9 @@ void recv_chunks_free(struct rcp_receiver *r)
 		free(r->chunks[i].clear);
 	free(r->chunks);
 	r->chunks = NULL;
+	free(r->held);
+	r->held = NULL;
+	r->held_count = 0;
 }
 
 int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err)
@@ -434,7 +459,9 @@ int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp
 	recv_chunks_free(r);
 	r->slots = link->caps.slots;
 	r->chunks = calloc(r->slots, sizeof(*r->chunks));
-	if (!r->chunks)
+	if (r->opt.accept_bytes_per_second)
+		r->held = calloc(r->slots, sizeof(*r->held));
+	if (!r->chunks || (r->opt.accept_bytes_per_second && !r->held))
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
 	for (uint32_t i = 0; i < r->slots; i++)
 		r->chunks[i].r = r;

@@ -20,6 +20,8 @@
 	M(NAMES, names, 35, I, BOOT)                                                               \
 	M(READY, ready, 3, R, BOOT)                                                                \
 	M(SWITCH, switch, 4, I, BOOT)                                                              \
+	M(MODULE, module, 36, I, BOOT)                                                             \
+	M(MODULES, modules, 37, R, BOOT)                                                           \
 	M(CAPS, caps, 5, IR, TALK)                                                                 \
 	M(LINK_TRY, link_try, 6, I, TALK)                                                          \
 	M(LINK_OOB, link_oob, 7, IR, TALK)                                                         \
@@ -81,6 +83,10 @@
 	F(S, BLOB, addrs)
 
 #define RCP_SWITCH_FIELDS(F, S) F(S, U8, to)
+
+#define RCP_MODULE_FIELDS(F, S) F(S, STR, name)
+
+#define RCP_MODULES_FIELDS(F, S) F(S, BLOB, modules)
 
 #define RCP_CAPS_FIELDS(F, S)                                                                         \
 	F(S, U64, features)                                                                           \
@@ -228,7 +234,8 @@
 	R(RANGE, range)                                                                            \
 	R(RESULT, result)                                                                          \
 	R(BUNDLED, bundled)                                                                        \
-	R(SLOT, slot)
+	R(SLOT, slot)                                                                              \
+	R(LISTING, listing)
 
 #define RCP_REC_PATH_FIELDS(F, S) F(S, STR, path)
 
@@ -310,5 +317,10 @@
 	F(S, U32, crc)
 
 #define RCP_REC_SLOT_FIELDS(F, S) F(S, U32, slot)
+
+#define RCP_REC_LISTING_FIELDS(F, S)                                                               \
+	F(S, STR, name)                                                                            \
+	F(S, U8, writable)                                                                         \
+	F(S, STR, comment)
 
 #endif

@@ -27,6 +27,13 @@ server='' session='' ssh='' copy='' # numbers of the ends and what joins them, b
 
 # ---- life ----
 
+# Is it (still) a process of this script's? Its number may be another's by now: a child of ours, or one that has
+# $dir in its words or its environment, as what a login runs has.
+ours() {
+	grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$1/status" ||
+		grep -qsF -- "$dir" "/proc/$1/cmdline" "/proc/$1/environ"
+}
+
 finish() {
 	local status=$? pid m
 
@@ -34,9 +41,9 @@ finish() {
 	trap - EXIT INT TERM HUP
 	# Logins first: their numbers are in a file that is about to go.
 	if [ -n "$dir" ] && [ -f "$dir/logins" ]; then
-		while read -r pid _; do kill -9 "$pid" 2>/dev/null; done <"$dir/logins"
+		while read -r pid _; do ! ours "$pid" || kill -9 "$pid" 2>/dev/null; done <"$dir/logins"
 	fi
-	for pid in ${pids[@]+"${pids[@]}"}; do kill -9 "$pid"; done 2>/dev/null
+	for pid in ${pids[@]+"${pids[@]}"}; do ! ours "$pid" || kill -9 "$pid"; done 2>/dev/null
 	wait
 	for m in ${mounts[@]+"${mounts[@]}"}; do umount -l "$m" 2>/dev/null; done
 	rm -rf ${dirs[@]+"${dirs[@]}"}

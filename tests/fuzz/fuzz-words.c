@@ -6,21 +6,45 @@
 #include "file/beneath.h"
 #include "file/exclude.h"
 
+#include "boot/config.h"
+
 #include <stdbool.h>
 #include <string.h>
 
 static void where(const char *text)
 {
-	for (int daemon = 0; daemon < 2; daemon++) {
-		struct rcp_where w = {0};
-		struct rcp_err err = {0};
+	struct rcp_where w = {0};
+	struct rcp_err err = {0};
 
-		if (rcp_where_parse(text, daemon, &err, &w) == 0)
-			MUST(w.path && (w.kind == RCP_WHERE_LOCAL) == !w.host);
-		else
-			MUST(rcp_err_is(&err));
+	if (rcp_where_parse(text, &err, &w) == 0)
+		MUST(w.path && (w.kind == RCP_WHERE_LOCAL) == !w.host);
+	else
+		MUST(rcp_err_is(&err));
+	rcp_where_free(&w);
+	err = (struct rcp_err){0};
+	if (strncmp(text, "rcp://", 6) == 0 && rcp_where_parse_listing(text, &err, &w) == 0)
 		rcp_where_free(&w);
-	}
+}
+
+static void config(const char *text, size_t len)
+{
+	struct rcp_config c;
+	struct rcp_err err = {0};
+
+	if (rcp_config_parse(text, len, "conf", &err, &c) == 0)
+		MUST(c.module_count && c.modules[0].path && c.modules[0].keys && c.keys);
+	else
+		MUST(rcp_err_is(&err) && err.object[0]);
+	rcp_config_free(&c);
+}
+
+static void keyring(const char *text, size_t len)
+{
+	struct rcp_keyring ring = {0};
+	struct rcp_err err = {0};
+
+	MUST((rcp_keyring_parse(&ring, text, len, "key", &err) == 0) == !rcp_err_is(&err));
+	rcp_keyring_free(&ring);
 }
 
 static void shown(const char *text, size_t len)
@@ -65,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text = calloc(1, size);
 	MUST(text);
 	memcpy(text, data + 1, size - 1);
-	switch (data[0] % 4) {
+	switch (data[0] % 6) {
 	case 0:
 		where(text);
 		break;
@@ -78,6 +102,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 3:
 		rcp_size_parse(text, &bytes);
 		rcp_path_refuse(text, size - 1);
+		break;
+	case 4:
+		config(text, size - 1);
+		break;
+	case 5:
+		keyring(text, size - 1);
 		break;
 	}
 	free(text);

@@ -75,6 +75,8 @@ int main(int argc, char **argv)
 	static const char *const words[] = {
 		"0host:path", "0user@[fe80::1%eth0]:a:b", "0rcp://key@host:7471/module/x", "0./a:b", "0~user/x",
 		"1a\x1b[2J\xff\xe2\x80\xae\n", "2/a/**/b[!x-z]*\na/q/b", "2!\\#?/\nx", "31.5GiB", "3a/../../b",
+		"4keys = /k\nport = 1\n[m]\npath = /p\nkeys = *, a\nbwlimit = 1M\nwritable = yes\n",
+		"5# c\na 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\nb 12\n",
 	};
 
 	MUST(argc == 2);

@@ -205,3 +205,17 @@ int rcp_server_run(const struct rcp_server_options *options, const struct rcp_wa
 	fault(watch, RCP_EXIT_CONNECT, 0, "peer", "went away", false);
 	return RCP_EXIT_CONNECT;
 }
+
+int rcp_daemon_run(const struct rcp_daemon_options *options, const struct rcp_watch *watch)
+{
+	watch->log(watch->arg, 0, options->config);
+	return RCP_EXIT_OK;
+}
+
+int rcp_key_new(const char *name, const char *path, const struct rcp_watch *watch,
+		char out[RCP_KEY_LINE_MAX])
+{
+	(void)watch;
+	snprintf(out, RCP_KEY_LINE_MAX, "%.60s %.60s\n", name, path ? path : "-");
+	return RCP_EXIT_OK;
+}

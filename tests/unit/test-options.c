@@ -185,12 +185,19 @@ static void actions_need_no_operands(void **state)
 	static const struct {
 		const char *line;
 		enum cli_action action;
-	} cases[] = {{"--help", CLI_HELP}, {"--version", CLI_VERSION}, {"--server", CLI_SERVER}};
+	} cases[] = {{"--help", CLI_HELP},
+		     {"--version", CLI_VERSION},
+		     {"--server", CLI_SERVER},
+		     {"--daemon --config=f", CLI_DAEMON},
+		     {"--keygen name", CLI_KEYGEN},
+		     {"--keygen name file", CLI_KEYGEN},
+		     {"rcp://host", CLI_MODULES},
+		     {"--key=f rcp://k@[::1]:99/", CLI_MODULES}};
 	struct cli_args args;
 	struct rcp_err err;
 
 	(void)state;
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		assert_int_equal(parse(cases[i].line, &err, &args), 0);
 		assert_int_equal(args.action, cases[i].action);
 		cli_args_free(&args);
@@ -248,6 +255,11 @@ static void operands_are_counted(void **state)
 	refused("-r", "no source and no target (rcp [options] source... target; see rcp --help)");
 	refused("a", "a: a source but no target (rcp [options] source... target; see rcp --help)");
 	refused("--server x", "x: --server takes no source and no target");
+	refused("--daemon x", "x: --daemon takes no source and no target");
+	refused("--keygen", "--keygen: needs the new key's name, and may have a file (rcp --keygen NAME [FILE])");
+	refused("--keygen a b c", "--keygen: needs the new key's name, and may have a file (rcp --keygen NAME [FILE])");
+	refused("rcp://host/mod", "rcp://host/mod: a source but no target (rcp [options] source... target; see "
+				  "rcp --help)");
 	refused("-0 a b", "-0: says how --files-from reads its names (add --files-from=FILE)");
 	refused("--files-from=l a b c",
 		"--files-from: needs one source, the directory that the names "

@@ -28,7 +28,7 @@ static void local_names(void **state)
 		struct rcp_where w;
 		struct rcp_err err = {0};
 
-		assert_int_equal(rcp_where_parse(names[i], true, &err, &w), 0);
+		assert_int_equal(rcp_where_parse(names[i], &err, &w), 0);
 		assert_int_equal(w.kind, RCP_WHERE_LOCAL);
 		assert_string_equal(w.path, names[i]);
 		assert_null(w.host);
@@ -69,7 +69,7 @@ static void hosts(void **state)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		struct rcp_where w;
 		struct rcp_err err = {0};
-		int code = rcp_where_parse(t[i].text, false, &err, &w);
+		int code = rcp_where_parse(t[i].text, &err, &w);
 
 		if (!t[i].host) {
 			assert_int_equal(code, RCP_E_USAGE);
@@ -103,7 +103,7 @@ static void daemons(void **state)
 		struct rcp_where w;
 		struct rcp_err err = {0};
 
-		assert_int_equal(rcp_where_parse(t[i].text, true, &err, &w), 0);
+		assert_int_equal(rcp_where_parse(t[i].text, &err, &w), 0);
 		assert_int_equal(w.kind, RCP_WHERE_DAEMON);
 		assert_string_equal(str(w.user), str(t[i].user));
 		assert_string_equal(w.host, t[i].host);
@@ -111,10 +111,36 @@ static void daemons(void **state)
 		assert_string_equal(w.path, t[i].path);
 		assert_int_equal(w.port, t[i].port);
 		rcp_where_free(&w);
+	}
+}
 
-		assert_int_equal(rcp_where_parse(t[i].text, false, &err, &w), RCP_E_USAGE);
-		assert_non_null(strstr(err.text, "no daemon in this version"));
-		assert_null(w.path);
+static void listings(void **state)
+{
+	static const struct {
+		const char *text, *user, *host;
+		unsigned port;
+	} t[] = {
+		{"rcp://host", NULL, "host", RCP_DAEMON_PORT},
+		{"rcp://host/", NULL, "host", RCP_DAEMON_PORT},
+		{"rcp://k@[::1]:99/", "k", "::1", 99},
+		{"rcp://:99/", NULL, NULL, 0},
+		{"rcp://host:x/", NULL, NULL, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct rcp_where w;
+		struct rcp_err err = {0};
+		int code = rcp_where_parse_listing(t[i].text, &err, &w);
+
+		assert_int_equal(code, t[i].host ? 0 : RCP_E_USAGE);
+		if (!t[i].host)
+			continue;
+		assert_string_equal(str(w.user), str(t[i].user));
+		assert_string_equal(w.host, t[i].host);
+		assert_string_equal(w.module, "");
+		assert_int_equal(w.port, t[i].port);
+		rcp_where_free(&w);
 	}
 }
 
@@ -153,7 +179,7 @@ static void what_can_not_be(void **state)
 		struct rcp_where w;
 		struct rcp_err err = {0};
 
-		assert_int_equal(rcp_where_parse(t[i].text, true, &err, &w), RCP_E_USAGE);
+		assert_int_equal(rcp_where_parse(t[i].text, &err, &w), RCP_E_USAGE);
 		if (!strstr(err.text, t[i].why))
 			fail_msg("'%s': no '%s' in '%s'", t[i].text, t[i].why, err.text);
 		assert_string_equal(err.object, t[i].text);
@@ -168,6 +194,7 @@ int main(void)
 		cmocka_unit_test(local_names),
 		cmocka_unit_test(hosts),
 		cmocka_unit_test(daemons),
+		cmocka_unit_test(listings),
 		cmocka_unit_test(what_can_not_be),
 	};
 

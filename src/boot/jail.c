@@ -1,0 +1,129 @@
+#include "boot/jail.h"
+
+#include "file/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/landlock.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Newer than some headers that rcp is built with; the numbers are the kernel's. */
+#define FS_REFER     (UINT64_C(1) << 13) /* 2 */
+#define FS_TRUNCATE  (UINT64_C(1) << 14) /* 3 */
+#define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
+
+#define FS_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+/* In no module: to run a program, to make or control a device. */
+#define FS_NEVER                                                                                   \
+	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | FS_IOCTL_DEV)
+#define FS_FIRST (LANDLOCK_ACCESS_FS_MAKE_SYM * 2 - 1) /* all of version 1 */
+
+static int failed(struct rcp_err *err, const char *call)
+{
+	return rcp_err_set(err, RCP_E_CONNECT, errno, call, NULL, NULL);
+}
+
+/* ---- Landlock ---- */
+
+static uint64_t all_rights(int version)
+{
+	return FS_FIRST | (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0) |
+	       (version >= 5 ? FS_IOCTL_DEV : 0);
+}
+
+static int allow(int rules, int fd, uint64_t rights)
+{
+	struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = fd};
+
+	return (int)syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+}
+
+/* What is not there is not needed. */
+static void allow_path(int rules, const char *path, uint64_t rights)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	allow(rules, fd, rights);
+	close(fd);
+}
+
+/* Names of users and groups, and what libibverbs looks at and loads. */
+static void allow_libraries(int rules, int version)
+{
+	static const char *const files[] = {"/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache"};
+	static const char *const dirs[] = {"/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/sys",
+					   "/proc", "/etc/libibverbs.d", "/etc/rdma"};
+	uint64_t device = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |
+			  (version >= 5 ? FS_IOCTL_DEV : 0);
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		allow_path(rules, files[i], LANDLOCK_ACCESS_FS_READ_FILE);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
+		allow_path(rules, dirs[i], FS_READ);
+	allow_path(rules, "/dev/infiniband", device | LANDLOCK_ACCESS_FS_READ_DIR);
+	allow_path(rules, "/dev/null", device);
+}
+
+int rcp_jail_landlock(int root, bool writable, struct rcp_err *err)
+{
+	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	struct landlock_ruleset_attr all = {.handled_access_fs = version > 0 ? all_rights(version) : 0};
+	uint64_t inside = writable ? all_rights(version) & ~FS_NEVER : FS_READ;
+	int rules;
+
+	if (version <= 0)
+		return 1;
+	rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	if (rules < 0)
+		return failed(err, "landlock_create_ruleset");
+	allow_libraries(rules, version);
+	if (allow(rules, root, inside) < 0)
+		failed(err, "landlock_add_rule");
+	else if (syscall(SYS_landlock_restrict_self, rules, 0) < 0)
+		failed(err, "landlock_restrict_self");
+	close(rules);
+	return (int)err->code;
+}
+
+/* ---- the rest ---- */
+
+static int become(const struct rcp_module *m, struct rcp_err *err)
+{
+	if (geteuid() == 0 && setgroups(1, &m->gid) < 0)
+		return failed(err, "setgroups");
+	if (setresgid(m->gid, m->gid, m->gid) < 0)
+		return failed(err, "setresgid");
+	if (setresuid(m->uid, m->uid, m->uid) < 0)
+		return failed(err, "setresuid");
+	if (m->uid != 0 && (setresuid((uid_t)-1, 0, (uid_t)-1) == 0 || geteuid() == 0))
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "setresuid", NULL, "root could be had back");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return failed(err, "prctl");
+	return 0;
+}
+
+int rcp_jail_enter(const struct rcp_module *m, struct rcp_err *err, char *remark, size_t size)
+{
+	int root;
+
+	remark[0] = 0;
+	if (become(m, err))
+		return (int)err->code;
+	root = open(m->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || fchdir(root) < 0) {
+		failed(err, "open");
+		if (root >= 0)
+			close(root);
+		return (int)err->code;
+	}
+	rcp_confine(root, m->name);
+	if (rcp_jail_landlock(root, m->writable, err) == 1)
+		snprintf(remark, size, "the kernel has no Landlock: openat2 alone confines");
+	return (int)err->code;
+}

@@ -1,0 +1,189 @@
+#include "file/confine.h"
+
+#include "file/beneath.h"
+#include "file/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int root_fd = -1;
+static const char *root_name;
+
+void rcp_confine(int root, const char *name)
+{
+	root_fd = root;
+	root_name = name;
+}
+
+bool rcp_confined(void)
+{
+	return root_fd >= 0;
+}
+
+const char *rcp_confined_name(void)
+{
+	return root_name;
+}
+
+/* The components, one slash between them; the one at the end says that it must be a directory. */
+static void join(const char *path, char *to)
+{
+	char *begin = to;
+	size_t len = strlen(path);
+
+	for (const char *at = path; *at;) {
+		size_t n = strcspn(at, "/");
+
+		if (n && !(n == 1 && at[0] == '.')) {
+			if (to != begin)
+				*to++ = '/';
+			memcpy(to, at, n);
+			to += n;
+		}
+		at += n + (at[n] == '/');
+	}
+	*to = 0;
+	if (to != begin && len && path[len - 1] == '/')
+		memcpy(to, "/", 2);
+}
+
+char *rcp_confine_path(const char *path, struct rcp_err *err)
+{
+	size_t len = strlen(path);
+	char *out = malloc(len + 4);
+	const char *why;
+
+	if (!out) {
+		rcp_io_fail(err, ENOMEM, "malloc", path);
+		return NULL;
+	}
+	memcpy(out, path, len + 1);
+	if (!rcp_confined())
+		return out;
+	bool inside = len && path[len - 1] == '.' && (len == 1 || path[len - 2] == '/');
+
+	join(path, out);
+	len = strlen(out);
+	if (!len)
+		return memcpy(out, inside ? "./." : ".", inside ? 4 : 2);
+	why = rcp_path_refuse(out, out[len - 1] == '/' ? len - 1 : len);
+	if (!why && inside)
+		memcpy(out + len, "/.", 3);
+	if (!why)
+		return out;
+	free(out);
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "", path, "not a name in the module: %s", why);
+	rcp_err_fix(err, "names begin at the module's own directory");
+	return NULL;
+}
+
+static int open_below(const char *path, int flags)
+{
+	if (strcmp(path, ".") == 0)
+		return openat(root_fd, ".", flags | O_CLOEXEC);
+	return rcp_beneath_open(root_fd, path, flags, 0);
+}
+
+int rcp_place_open(int dirfd, const char *name, const char *whole, int flags)
+{
+	return rcp_confined() ? open_below(whole, flags) : openat(dirfd, name, flags | O_CLOEXEC);
+}
+
+int rcp_place_stat(int dirfd, const char *name, const char *whole, bool follow, struct stat *st)
+{
+	int fd, rc;
+
+	if (!rcp_confined())
+		return fstatat(dirfd, name, st, follow ? 0 : AT_SYMLINK_NOFOLLOW);
+	fd = open_below(whole, O_PATH | (follow ? 0 : O_NOFOLLOW));
+	if (fd < 0)
+		return -1;
+	rc = fstat(fd, st);
+	rcp_io_close(&fd);
+	return rc;
+}
+
+ssize_t rcp_place_readlink(int dirfd, const char *name, const char *whole, char *buf, size_t size)
+{
+	ssize_t n;
+	int fd;
+
+	if (!rcp_confined())
+		return readlinkat(dirfd, name, buf, size);
+	fd = open_below(whole, O_PATH | O_NOFOLLOW);
+	if (fd < 0)
+		return -1;
+	n = readlinkat(fd, "", buf, size);
+	rcp_io_close(&fd);
+	return n;
+}
+
+int rcp_place_parent(const char *path, const char **leaf)
+{
+	return rcp_beneath_parent(root_fd, path, leaf);
+}
+
+int rcp_place_mkdir(const char *path, mode_t mode)
+{
+	const char *leaf;
+	int dir, rc, saved;
+
+	if (!rcp_confined())
+		return mkdir(path, mode);
+	dir = rcp_place_parent(path, &leaf);
+	if (dir < 0)
+		return -1;
+	rc = mkdirat(dir, leaf, mode);
+	saved = errno;
+	rcp_io_close(&dir);
+	errno = saved;
+	return rc;
+}
+
+/* ---- glob(3) with our own eyes ---- */
+
+static void *glob_open(const char *path)
+{
+	int fd = open_below(path, O_RDONLY | O_DIRECTORY);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir)
+		rcp_io_close(&fd);
+	return dir;
+}
+
+static struct dirent *glob_read(void *dir)
+{
+	return readdir(dir);
+}
+
+static void glob_close(void *dir)
+{
+	closedir(dir);
+}
+
+static int glob_stat(const char *path, struct stat *st)
+{
+	return rcp_place_stat(AT_FDCWD, path, path, true, st);
+}
+
+static int glob_lstat(const char *path, struct stat *st)
+{
+	return rcp_place_stat(AT_FDCWD, path, path, false, st);
+}
+
+int rcp_place_glob(const char *pattern, glob_t *out)
+{
+	if (!rcp_confined())
+		return glob(pattern, 0, NULL, out);
+	out->gl_opendir = glob_open;
+	out->gl_readdir = glob_read;
+	out->gl_closedir = glob_close;
+	out->gl_stat = glob_stat;
+	out->gl_lstat = glob_lstat;
+	return glob(pattern, GLOB_ALTDIRFUNC, NULL, out);
+}

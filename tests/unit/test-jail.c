@@ -1,0 +1,171 @@
+/* boot/jail: what is left to a process that serves a module. Each case in a process of its own. */
+#include "boot/jail.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+#include "tmpdir.h"
+
+#define NOBODY 65534
+
+/* The number of the first thing that is not as it should be; 0: none; 99: there is no Landlock. */
+static int in_child(int (*body)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(body());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static bool opens(const char *path, int flags)
+{
+	int fd = open(path, flags | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static int landlocked(bool writable)
+{
+	struct rcp_err err = {0};
+	int root = open("mod", O_PATH | O_DIRECTORY);
+	int rc = rcp_jail_landlock(root, writable, &err);
+
+	return rc == 1 ? 99 : rc ? 98 : 0;
+}
+
+static int read_only(void)
+{
+	int rc;
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	rc = landlocked(false);
+	if (rc)
+		return rc;
+	if (!opens("mod/f", O_RDONLY) || !opens("mod", O_RDONLY | O_DIRECTORY))
+		return 1;
+	if (opens("mod/f", O_RDWR) || opens("mod/new", O_WRONLY | O_CREAT))
+		return 2;
+	if (unlink("mod/f") == 0 || mkdir("mod/d", 0755) == 0)
+		return 3;
+	if (opens("secret", O_RDONLY) || opens("link", O_RDONLY) || opens("new", O_WRONLY | O_CREAT))
+		return 4;
+	return opens("/etc/passwd", O_RDONLY) && !opens("/etc/shadow", O_RDONLY) ? 0 : 5;
+}
+
+static int writable(void)
+{
+	int rc;
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	rc = landlocked(true);
+	if (rc)
+		return rc;
+	if (!opens("mod/f", O_RDWR | O_TRUNC) || !opens("mod/new", O_WRONLY | O_CREAT))
+		return 1;
+	if (mkdir("mod/d", 0755) || rename("mod/new", "mod/d/moved") || unlink("mod/d/moved") || rmdir("mod/d"))
+		return 2;
+	if (symlink("x", "mod/l") || mkfifo("mod/p", 0600) || link("mod/f", "mod/f2"))
+		return 3;
+	if (mknod("mod/dev", S_IFCHR | 0600, makedev(1, 3)) == 0)
+		return 4;
+	if (opens("secret", O_RDONLY) || rename("mod/f", "f") == 0 || link("secret", "mod/s") == 0)
+		return 5;
+	return 0;
+}
+
+static int entered(void)
+{
+	struct rcp_module m = {.name = (char[]){"mod"}, .writable = true, .uid = NOBODY, .gid = NOBODY};
+	struct rcp_err err = {0};
+	char remark[128], here[4096];
+
+	m.path = realpath("mod", here);
+	if (rcp_jail_enter(&m, &err, remark, sizeof(remark)))
+		return 1;
+	if (getuid() != NOBODY || geteuid() != NOBODY || getegid() != NOBODY || getgroups(0, NULL) != 1)
+		return 2;
+	if (setuid(0) == 0 || seteuid(0) == 0 || setgid(0) == 0)
+		return 3;
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
+		return 4;
+	return opens("f", O_RDONLY) ? 0 : 5; /* the module is where it is */
+}
+
+static int not_for_nobody(void)
+{
+	struct rcp_module m = {.name = (char[]){"shut"}, .uid = NOBODY, .gid = NOBODY};
+	struct rcp_err err = {0};
+	char remark[128], here[4096];
+
+	m.path = realpath("shut/in", here);
+	return rcp_jail_enter(&m, &err, remark, sizeof(remark)) == RCP_E_CONNECT && err.sys_errno == EACCES ? 0 : 1;
+}
+
+static int setup(void **state)
+{
+	if (tmp_fresh(state) || mkdir("mod", 0777) || mkdir("shut", 0700) || mkdir("shut/in", 0777))
+		return -1;
+	tmp_text("mod/f", "x");
+	tmp_text("secret", "x");
+	return symlink("mod/../secret", "link");
+}
+
+static void landlock_read_only(void **state)
+{
+	int rc = in_child(read_only);
+
+	(void)state;
+	if (rc == 99)
+		TMP_SKIP("this kernel has no Landlock");
+	assert_int_equal(rc, 0);
+}
+
+static void landlock_writable(void **state)
+{
+	int rc = in_child(writable);
+
+	(void)state;
+	if (rc == 99)
+		TMP_SKIP("this kernel has no Landlock");
+	assert_int_equal(rc, 0);
+}
+
+static void all_given_up(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		TMP_SKIP("only root can become another user");
+	for (char *at = strchr(tmp_path + 1, '/'); at; at = strchr(at + 1, '/')) {
+		struct stat st;
+
+		*at = 0;
+		bool open = stat(tmp_path, &st) == 0 && (st.st_mode & 1);
+
+		*at = '/';
+		if (!open)
+			TMP_SKIP("nobody can't get to %s", tmp_path);
+	}
+	assert_int_equal(chmod(tmp_path, 0755), 0);
+	assert_int_equal(in_child(entered), 0);
+	assert_int_equal(in_child(not_for_nobody), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(landlock_read_only, setup),
+		cmocka_unit_test_setup(landlock_writable, setup),
+		cmocka_unit_test_setup(all_given_up, setup),
+	};
+
+	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);
+}
