@@ -40,7 +40,7 @@ struct rcp_done {
 	struct rcp_key pending[PENDING];
 	size_t count;
 	uint64_t end; /* bytes of the file */
-	uint64_t first_ns; /* when the first of pending came */
+	uint64_t begun_ns, first_ns; /* when the first came, and the first of pending */
 };
 
 struct rcp_done *rcp_done_new(int root, const char *source, const char *rename)
@@ -199,6 +199,8 @@ void rcp_done_add(struct rcp_done *d, const char *path, const struct rcp_file_id
 	pthread_mutex_lock(&d->lock);
 	begin(d);
 	if (!d->given_up) {
+		if (!d->begun_ns)
+			d->begun_ns = now;
 		if (!d->count)
 			d->first_ns = now;
 		d->pending[d->count++] = key_of(d, path, id, &st);
@@ -217,7 +219,7 @@ void rcp_done_free(struct rcp_done **done, bool complete)
 	*done = NULL;
 	if (complete && is_named(d))
 		unlinkat(d->root, d->name, 0);
-	else if (!complete)
+	else if (!complete && (d->fd >= 0 || rcp_now_ns() - d->begun_ns >= RCP_SEC))
 		flush(d);
 	rcp_io_close(&d->fd);
 	rcp_keys_free(&d->keys);

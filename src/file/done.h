@@ -5,8 +5,8 @@
  * inode and time of modification at the target: who writes to it, or puts another in its place, takes it off.
  *
  * The file: 16 bytes "rcp-done 1\n" and zeros, 16 bytes of secret, then a key of 16 bytes a file (base/keys.h). There
- * is no checksum: what a power cut made of a key matches nothing. It is written each second or 2048 files, so a copy
- * of a moment makes none. Where it can't be kept, files are sent again and that is all.
+ * is no checksum: what a power cut made of a key matches nothing. It is written each second or 2048 files; a copy of
+ * a moment makes none, and costs a moment to do again. Where it can't be kept, files are sent again and that is all.
  *
  * Any thread; blocks.
  */

@@ -46,7 +46,8 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 	if (e->rec.type != RCP_ENTRY_FILE)
 		return;
 	if (r->target->done && rcp_done_has(r->target->done, e->path, &e->fid, kept)) {
-		e->skip = true;
+		e->done = (r->opt.flags & RCP_OPT_RETRY) != 0; /* by this run, and its end was lost with the connection */
+		e->skip = !e->done;
 		return;
 	}
 	if (!(same_will_do(r) || r->opt.flags & RCP_OPT_SKIP_EXISTING))

@@ -204,6 +204,7 @@ plain_tree() {
 	rcp --json -r "$from" "$to"
 	rc_is 0
 	same_tree src/tree dst/tree
+	is 'lists left' "$(find dst -name '*.rcp-done')" ''
 	is 'some are known' "$(summary '.skipped > 0 and .skipped < 10 and .files + .skipped == 11')" true
 	clean dst
 	rcp --json -r "$from" "$to"

@@ -64,6 +64,14 @@ static const char *list_name(void)
 	return found;
 }
 
+/* So many that the list is written. */
+static void fill(struct rcp_done *d)
+{
+	tmp_text("other", "");
+	for (uint64_t i = 0; i < 2048; i++)
+		add(d, "other", 1000 + i);
+}
+
 static void make_list(void)
 {
 	struct rcp_done *d = begin();
@@ -72,6 +80,11 @@ static void make_list(void)
 	tmp_text("b", "bbb");
 	assert_int_equal(mkdir("d", 0755), 0);
 	tmp_text("d/a", "aaa");
+	add(d, "a", 1);
+	rcp_done_free(&d, false);
+	assert_null(list_name()); /* a copy of a moment */
+	d = begin();
+	fill(d);
 	add(d, "a", 1);
 	add(d, "b", 2);
 	add(d, "d/a", 3);
@@ -127,6 +140,7 @@ static void what_takes_a_file_off(void **state)
 	(void)state;
 	tmp_text("a", "aaa");
 	set_time("a", 1);
+	fill(d);
 	add(d, "a", 1);
 	rcp_done_free(&d, false);
 	d = begin();
