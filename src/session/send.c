@@ -265,20 +265,26 @@ int rcp_sender_message(struct rcp_sender *s, const struct rcp_msg *msg, struct r
 
 /* ---- link events ---- */
 
+/* When it is posted, since the verdict may be here before its `sent` is; taken back where it was lost. */
+void send_count(struct rcp_sender *s, const struct send_chunk *c, bool lost)
+{
+	uint64_t *kind = c->window ? &s->stats.zero_copy_bytes : &s->stats.staged_bytes;
+	uint64_t sealed = c->post.chunk.flags & RCP_CHUNK_SEALED ? c->length : 0;
+
+	*kind = lost ? *kind - c->length : *kind + c->length;
+	s->stats.sealed_bytes = lost ? s->stats.sealed_bytes - sealed : s->stats.sealed_bytes + sealed;
+}
+
 static void on_sent(void *arg, struct rcp_post *post, bool ok)
 {
 	struct rcp_sender *s = arg;
 	struct send_chunk *c = (struct send_chunk *)(void *)post;
 
 	s->posted--;
-	if (ok) {
-		uint64_t *kind = c->window ? &s->stats.zero_copy_bytes : &s->stats.staged_bytes;
-		uint64_t body = c->entry ? c->length : c->length - 4 - 12 * (uint64_t)c->file_count;
-
-		*kind += c->length;
-		s->stats.sealed_bytes += c->post.chunk.flags & RCP_CHUNK_SEALED ? c->length : 0;
-		s->stats.bytes_moved += body;
-	}
+	if (ok)
+		s->stats.bytes_moved += c->entry ? c->length : c->length - 4 - 12 * (uint64_t)c->file_count;
+	else
+		send_count(s, c, true);
 	send_chunk_free(c);
 	send_plan_pump(s);
 }

@@ -184,6 +184,8 @@ void send_plan_pump(struct rcp_sender *s);
 void send_queue_put(struct send_queue *q, struct send_entry *e);
 struct send_entry *send_queue_get(struct send_queue *q);
 void send_chunk_loaded(struct send_chunk *c);
+/* Towards what carried how many bytes. */
+void send_count(struct rcp_sender *s, const struct send_chunk *c, bool lost);
 void send_chunk_free(struct send_chunk *c);
 void send_try_post(struct rcp_sender *s);
 void send_entry_opened(struct send_entry *e);

@@ -374,6 +374,7 @@ void send_try_post(struct rcp_sender *s)
 		s->sequence++;
 		s->posted++;
 		s->posted_total++;
+		send_count(s, c, false);
 		s->ready = c->next;
 		if (!s->ready)
 			s->ready_tail = &s->ready;

@@ -192,8 +192,8 @@ plain_tree() {
 	cp src/f src/tree/zz
 	[ "$way" != up ] || to="box:$dir/dst/"
 	[ "$way" != down ] || from="box:$dir/src/tree"
-	beyond=3000000
-	start_watched "$slow" --retries=0 -r "$from" "$to" || return
+	beyond=2500000 # more than a second of it
+	start_watched --bwlimit=1M --retries=0 -r "$from" "$to" || return
 	beyond=1000000
 	kill -INT "$copy"
 	reap 15 "$copy"
