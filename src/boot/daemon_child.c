@@ -200,7 +200,7 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 	if (q->role == RCP_ROLE_SINK) {
 		run->accept_limit = module->bwlimit;
 		/* Whose client was killed may still be writing back what came: a rerun waits a while. */
-		q->flags |= RCP_OPT_RETRY;
+		q->flags |= RCP_OPT_LOCK_WAIT;
 	}
 	run->served->moved_ns = rcp_now_ns();
 	return 0;

@@ -511,10 +511,12 @@ void run_forget(struct rcp_run *run)
 	rcp_sender_free(&run->sender);
 	rcp_receiver_free(&run->receiver);
 	local_free(run);
-	if (run->target_open && run->stats.verdict_known && run->stats.verdict_code == RCP_OK)
+	bool ended = run->target_open && run->stats.verdict_known && !(run->req.flags & RCP_OPT_DRY_RUN);
+
+	if (ended && run->stats.verdict_code == RCP_OK)
 		rcp_target_done(&run->target);
 	/* Where some files failed for reasons of their own, nothing is left lying about. */
-	if (run->target_open && run->stats.verdict_known && run->stats.verdict_code <= RCP_E_PARTIAL)
+	if (ended && run->stats.verdict_code <= RCP_E_PARTIAL)
 		rcp_target_forget(&run->target);
 	if (run->target_open)
 		rcp_target_free(&run->target);
@@ -621,7 +623,7 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 			       pairs || (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
 		return (int)err->code;
 	run->target_open = true;
-	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY | RCP_OPT_DRY_RUN)))
+	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY)))
 		rcp_target_remember(&run->target);
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
 }

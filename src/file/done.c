@@ -95,6 +95,20 @@ static void read_keys(struct rcp_done *d)
 	}
 }
 
+/* Its beginning: false where it is none of ours. One that was cut off while it was made is removed. */
+static bool read_header(struct rcp_done *d, struct header *h)
+{
+	ssize_t n = rcp_io_pread(d->fd, h, sizeof(*h), 0);
+
+	if (n < 0 || memcmp(h->magic, magic, (size_t)n < sizeof(magic) ? (size_t)n : sizeof(magic)) != 0)
+		return false;
+	if (n < (ssize_t)sizeof(*h)) {
+		unlinkat(d->root, d->name, 0);
+		rcp_io_close(&d->fd);
+	}
+	return true;
+}
+
 /* What an earlier run left; another rcp may hold it. */
 static void take_up(struct rcp_done *d)
 {
@@ -105,9 +119,7 @@ static void take_up(struct rcp_done *d)
 	if (d->fd < 0)
 		d->given_up = errno != ENOENT;
 	else if (fstat(d->fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-		 flock(d->fd, LOCK_EX | LOCK_NB) < 0 || !is_named(d) ||
-		 rcp_io_pread(d->fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h) ||
-		 memcmp(h.magic, magic, sizeof(magic)) != 0)
+		 flock(d->fd, LOCK_EX | LOCK_NB) < 0 || !is_named(d) || !read_header(d, &h))
 		give_up(d);
 	d->keys = rcp_keys_new(d->fd >= 0 ? h.secret : NULL);
 	if (!d->keys)
@@ -160,7 +172,8 @@ static struct rcp_key key_of(const struct rcp_done *d, const char *path, const s
 			     const struct stat *at)
 {
 	const uint64_t who[] = {id->dev, id->ino, (uint64_t)id->mtime_s, id->mtime_ns, id->ctime,
-				at->st_ino, (uint64_t)at->st_mtim.tv_sec, (uint64_t)at->st_mtim.tv_nsec};
+				at->st_ino, (uint64_t)at->st_mtim.tv_sec, (uint64_t)at->st_mtim.tv_nsec,
+				(uint64_t)at->st_ctim.tv_sec, (uint64_t)at->st_ctim.tv_nsec};
 	size_t len = strnlen(path, PATH_MOST);
 	uint8_t all[sizeof(who) + PATH_MOST];
 
@@ -188,11 +201,24 @@ bool rcp_done_has(struct rcp_done *d, const char *path, const struct rcp_file_id
 	return rc == 0 && S_ISREG(st.st_mode) && rcp_keys_has(d->keys, key_of(d, path, id, &st));
 }
 
-void rcp_done_add(struct rcp_done *d, const char *path, const struct rcp_file_id *id, int fd)
+void rcp_done_look(const struct rcp_done *d, int fd, struct stat *st)
+{
+	if (!d || fstat(fd, st) < 0)
+		memset(st, 0, sizeof(*st));
+}
+
+static bool was_written_to(const struct stat *before, const struct stat *now)
+{
+	return !rcp_io_same(before, now) || before->st_size != now->st_size ||
+	       before->st_mtim.tv_sec != now->st_mtim.tv_sec || before->st_mtim.tv_nsec != now->st_mtim.tv_nsec;
+}
+
+void rcp_done_add(struct rcp_done *d, const char *path, const struct rcp_file_id *id, int fd,
+		  const struct stat *nameless)
 {
 	struct stat st;
 
-	if (!d || fstat(fd, &st) < 0)
+	if (!d || fstat(fd, &st) < 0 || was_written_to(nameless, &st))
 		return;
 	uint64_t now = rcp_now_ns();
 
@@ -217,6 +243,8 @@ void rcp_done_free(struct rcp_done **done, bool complete)
 	if (!d)
 		return;
 	*done = NULL;
+	if (complete)
+		begin(d);
 	if (complete && is_named(d))
 		unlinkat(d->root, d->name, 0);
 	else if (!complete && (d->fd >= 0 || rcp_now_ns() - d->begun_ns >= RCP_SEC))

@@ -188,16 +188,20 @@ int rcp_sink_finish(struct rcp_part *part, const struct rcp_meta *meta, bool syn
 int rcp_sink_commit(struct rcp_sink *sink, const struct rcp_meta *meta, struct rcp_err *err,
 		    unsigned *lost)
 {
+	struct stat nameless;
+
 	*lost = 0;
 	if (check_whole(sink, err) || set_size(sink->part.fd, sink->id.size, sink->shown, err) ||
-	    rcp_part_check_target(&sink->part, err) ||
-	    rcp_sink_finish(&sink->part, meta, sink->fsync, true, err, lost))
+	    rcp_part_check_target(&sink->part, err))
+		return (int)err->code;
+	rcp_done_look(sink->done, sink->part.fd, &nameless);
+	if (rcp_sink_finish(&sink->part, meta, sink->fsync, true, err, lost))
 		return (int)err->code;
 	/* After the rename: cut off in between, a journal without a file is left, and ignored. */
 	rcp_journal_close(&sink->journal);
 	if (sink->resume)
 		unlinkat(sink->part.dir, sink->part.journal, 0);
-	rcp_done_add(sink->done, sink->path, &sink->id, sink->part.fd);
+	rcp_done_add(sink->done, sink->path, &sink->id, sink->part.fd, &nameless);
 	return 0;
 }
 

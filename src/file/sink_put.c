@@ -127,14 +127,17 @@ static void finish_first(struct rcp_sink_puts *puts)
 	struct rcp_err err = {0};
 	unsigned lost = 0;
 
+	struct stat nameless;
+
 	puts->first = (puts->first + 1) % RCP_SINK_PUTS;
 	puts->count--;
+	rcp_done_look(put->params.done, put->part.fd, &nameless);
 	if (put->unnamed)
 		finish_unnamed(put, &err, &lost);
 	else
 		finish_named(put, &err, &lost);
 	if (!rcp_err_is(&err))
-		rcp_done_add(put->params.done, put->params.path, &put->params.id, put->part.fd);
+		rcp_done_add(put->params.done, put->params.path, &put->params.id, put->part.fd, &nameless);
 	rcp_part_close(&put->part);
 	puts->done(put->arg, &err, lost);
 }

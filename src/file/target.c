@@ -128,6 +128,8 @@ void rcp_target_remember(struct rcp_target *t)
 
 void rcp_target_forget(struct rcp_target *t)
 {
+	if (!t->done) /* of a run before, with other options */
+		rcp_target_remember(t);
 	rcp_done_free(&t->done, true);
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,23 @@ static struct rcp_key key_of(const struct rcp_walk *w, const char *name, size_t 
 	return rcp_keys_key(w->listed, name, len, 0, 0);
 }
 
+/* Did the walk go through the listed directory that is the first len bytes of the pair, and so past the pair itself? */
+static bool passed(const struct rcp_walk *w, size_t len)
+{
+	char path[2 * RCP_WALK_PATH_MAX + 2];
+	struct stat st;
+	int n = snprintf(path, sizeof(path), "%s/", w->opt.root ? w->opt.root : ".");
+
+	if (n < 0 || (size_t)n + strlen(w->pair) >= sizeof(path))
+		return false;
+	memcpy(path + n, w->pair, len);
+	path[(size_t)n + len] = 0;
+	if (rcp_place_stat(AT_FDCWD, path, path, !w->opt.archive, &st) < 0 || !S_ISDIR(st.st_mode))
+		return false;
+	strcpy(path + n, w->pair);
+	return rcp_place_stat(AT_FDCWD, path, path, !w->opt.archive, &st) == 0;
+}
+
 bool rcp_walk_listed(struct rcp_walk *w)
 {
 	const char *slash = w->pair;
@@ -109,7 +127,9 @@ bool rcp_walk_listed(struct rcp_walk *w)
 	if (!w->listed)
 		return false; /* copied twice, at worst */
 	while (w->opt.recursive && (slash = strchr(slash, '/'))) {
-		if (rcp_keys_has(w->listed, key_of(w, w->pair, (size_t)(slash - w->pair))))
+		size_t len = (size_t)(slash - w->pair);
+
+		if (rcp_keys_has(w->listed, key_of(w, w->pair, len)) && passed(w, len))
 			return true;
 		slash++;
 	}
@@ -122,7 +142,7 @@ bool rcp_walk_was_listed(const struct rcp_walk *w)
 	       rcp_keys_has(w->listed, key_of(w, w->wire, w->wire_len));
 }
 
-static bool left_out(const struct rcp_walk *w, const char *below)
+static bool left_out(const struct rcp_walk *w, const char *below, bool dir)
 {
 	char path[RCP_WALK_PATH_MAX + 1];
 	const char *name = below, *slash;
@@ -133,7 +153,7 @@ static bool left_out(const struct rcp_walk *w, const char *below)
 		if (rcp_excluded(w->excludes, path, path + (name - below), true))
 			return true;
 	}
-	return rcp_excluded(w->excludes, below, name, false);
+	return rcp_excluded(w->excludes, below, name, dir);
 }
 
 /* Does the argument s bring something to the path at hand? */
@@ -149,9 +169,9 @@ static bool holds(const struct rcp_walk *w, const struct rcp_seen *s, struct sta
 	strcpy(path + len + slash, rest);
 	if (rcp_place_stat(AT_FDCWD, path, path, s->followed, st) < 0)
 		return false;
-	if (S_ISDIR(st->st_mode))
-		return w->opt.recursive;
-	return (w->opt.archive || S_ISREG(st->st_mode)) && !left_out(w, rest[0] == '/' ? rest + 1 : rest);
+	bool dir = S_ISDIR(st->st_mode), copied = dir ? w->opt.recursive : w->opt.archive || S_ISREG(st->st_mode);
+
+	return copied && !left_out(w, rest[0] == '/' ? rest + 1 : rest, dir);
 }
 
 /* Where one is the same file, that one. */

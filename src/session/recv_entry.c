@@ -243,7 +243,7 @@ void recv_checkpoint_due(struct recv_entry *e)
 /* A retry may meet the server of the connection that was lost, on its way to its end. */
 unsigned recv_lock_ms(const struct rcp_receiver *r)
 {
-	return r->opt.flags & RCP_OPT_RETRY ? RECV_LOCK_MS : 0;
+	return r->opt.flags & (RCP_OPT_RETRY | RCP_OPT_LOCK_WAIT) ? RECV_LOCK_MS : 0;
 }
 
 static void open_work(struct rcp_job *job)

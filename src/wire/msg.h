@@ -44,6 +44,7 @@
 #define RCP_OPT_TARGET_DIR (UINT64_C(1) << 10) /* several sources: the target must be a directory */
 #define RCP_OPT_PAIRS (UINT64_C(1) << 11)      /* paths are relative names below one root */
 #define RCP_OPT_VERBOSE (UINT64_C(1) << 12)
+#define RCP_OPT_LOCK_WAIT (UINT64_C(1) << 63)  /* this end's own, on no wire: a run before may still hold locks */
 #define RCP_OPT_RETRY (UINT64_C(1) << 13)      /* taken up again: the run before may still hold locks */
 #define RCP_OPT_KNOWN ((UINT64_C(1) << 14) - 1)
 

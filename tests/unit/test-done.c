@@ -39,9 +39,11 @@ static void add(struct rcp_done *d, const char *path, uint64_t ino)
 {
 	struct rcp_file_id id = id_of(ino);
 	int fd = open(path, O_RDONLY);
+	struct stat nameless;
 
 	assert_true(fd >= 0);
-	rcp_done_add(d, path, &id, fd);
+	rcp_done_look(d, fd, &nameless);
+	rcp_done_add(d, path, &id, fd, &nameless);
 	close(fd);
 }
 
@@ -145,11 +147,7 @@ static void what_takes_a_file_off(void **state)
 	rcp_done_free(&d, false);
 	d = begin();
 	assert_true(has(d, "a", &id));
-	set_time("a", 2); /* written to */
-	assert_false(has(d, "a", &id));
-	set_time("a", 1);
-	assert_true(has(d, "a", &id));
-	tmp_text("a", "aaaa");
+	tmp_text("a", "AAA"); /* written to, and its time put back */
 	set_time("a", 1);
 	assert_false(has(d, "a", &id));
 	tmp_text("new", "aaa"); /* in its place */
@@ -159,6 +157,29 @@ static void what_takes_a_file_off(void **state)
 	assert_int_equal(unlink("a"), 0);
 	assert_false(has(d, "a", &id));
 	assert_int_equal(symlink("b", "a"), 0);
+	assert_false(has(d, "a", &id));
+	rcp_done_free(&d, true);
+}
+
+/* A name is there before the list knows of the file: who is as quick as that is seen, too. */
+static void written_to_at_once(void **state)
+{
+	struct rcp_file_id id = id_of(1);
+	struct rcp_done *d = begin();
+	struct stat nameless;
+
+	(void)state;
+	tmp_text("a", "aaa");
+	set_time("a", 1);
+	int fd = open("a", O_RDWR);
+
+	rcp_done_look(d, fd, &nameless);
+	assert_int_equal(pwrite(fd, "X", 1, 0), 1);
+	rcp_done_add(d, "a", &id, fd, &nameless);
+	close(fd);
+	fill(d);
+	rcp_done_free(&d, false);
+	d = begin();
 	assert_false(has(d, "a", &id));
 	rcp_done_free(&d, true);
 }
@@ -248,8 +269,17 @@ static void lists_that_cannot_be_used(void **state)
 	close(fd);
 	tmp_text(name, "a file of the user's that has this name");
 	refuse("not a list");
-	tmp_text(name, "a file of the user's that has this name");
-	assert_int_equal(unlink(name), 0);
+	tmp_expect(name, "a file of the user's that has this name", 39);
+	tmp_write(name, was, 20); /* cut off while it was made: goes, and another is made */
+	struct rcp_done *d = begin();
+	struct rcp_file_id id = id_of(1);
+
+	assert_false(has(d, "a", &id));
+	assert_null(list_name());
+	fill(d);
+	assert_non_null(list_name());
+	rcp_done_free(&d, true);
+	assert_null(list_name());
 	tmp_write("elsewhere", was, len);
 	assert_int_equal(symlink("elsewhere", name), 0);
 	refuse("a symlink");
@@ -287,6 +317,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_is_on_it),	  CASE(what_takes_a_file_off),	 CASE(runs_and_copies),
+		CASE(written_to_at_once),
 		CASE(written_on_the_way), CASE(lists_that_cannot_be_used),
 	};
 

@@ -136,6 +136,13 @@ static void arguments_that_meet(void **state)
 	       "F* left\nD* .\nF x\n\xff -y\nE* .\nF* file\n"
 	       "D* .\n? top/b/../a: named twice: copied once\n"
 	       "? top/b/../b: named twice: copied once\nD empty\nE empty\nF z\nE* .\n");
+	const char *const dirs[] = {"b/", NULL};
+	const struct rcp_walk_options nb = {.recursive = true, .excludes = dirs};
+
+	tmp_text("o/top/b", "a file"); /* where the other one has a directory that is left out */
+	expect(walk_all((const char *[]){"top/b/..", "o/top/.", NULL}, &nb),
+	       "D* .\nF a\nD empty\nE empty\nF z\nE* .\nD* .\n"
+	       "! o/top/./a: left out: what is copied from top/b/.. has the same name there\nF b\nF left\nF new\nE* .\n");
 	expect(walk_all((const char *[]){"top/b", "o/b", "top/b", NULL}, &r),
 	       "D* b\nF b/x\n\xff -y\nE* b\nD* b\nF b/n\nE* b\n? top/b: named twice: copied once\n");
 }
@@ -152,6 +159,14 @@ static void listed_twice(void **state)
 	expect(walk_all((const char *[]){"top/b", "top/b/x\n\xff -y", "top/a", "top", "top/z", NULL}, &r),
 	       "D* top\nD top/b\nF top/b/x\n\xff -y\nE top/b\nF top/a\nE* top\n"
 	       "D* top\nD top/empty\nE top/empty\nF top/z\nE* top\n");
+	/* Only what the walk went past is done: not what is missing, nor what a file or a copied symlink hides. */
+	const struct rcp_walk_options a = {.recursive = true, .pairs = true, .archive = true};
+
+	assert_int_equal(symlink("top", "lnk"), 0);
+	expect(walk_all((const char *[]){"top/b", "top/b/none", "file", "file/x", NULL}, &r),
+	       "D* top\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/b\n! ./top/b/none: No such file or directory\n"
+	       "E top/b\nE* top\nF* file\n! ./file: Not a directory\n");
+	expect(walk_all((const char *[]){"lnk", "lnk/a", NULL}, &a), "L* lnk>top\nD* lnk\nF lnk/a\nE* lnk\n");
 }
 
 static void inside_the_target(void **state)
