@@ -118,6 +118,25 @@ int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode)
 	return fd;
 }
 
+size_t rcp_path_join(const char *path, char *to)
+{
+	char *begin = to;
+
+	for (const char *at = path; *at;) {
+		size_t n = strcspn(at, "/");
+
+		if (n && !(n == 1 && at[0] == '.')) {
+			if (to != begin)
+				*to++ = '/';
+			memcpy(to, at, n);
+			to += n;
+		}
+		at += n + (at[n] == '/');
+	}
+	*to = 0;
+	return (size_t)(to - begin);
+}
+
 int rcp_beneath_open(int root, const char *path, int flags, mode_t mode)
 {
 	return have_openat2() ? open_how(root, path, flags, mode)

@@ -19,6 +19,10 @@
  */
 const char *rcp_path_refuse(const char *path, size_t len);
 
+/* The components without "." and empty ones, one slash between them: "/a//./b/" is "a/b". to: as long as path, with its
+ * NUL. Returns the length. */
+size_t rcp_path_join(const char *path, char *to);
+
 /* openat2 below root (O_CLOEXEC added). -1 with errno. Falls back to a component-by-component
  * O_NOFOLLOW walk where the kernel has no openat2. */
 int rcp_beneath_open(int root, const char *path, int flags, mode_t mode);

@@ -29,26 +29,13 @@ const char *rcp_confined_name(void)
 	return root_name;
 }
 
-/* The components, one slash between them; the one at the end says that it must be a directory. */
+/* The slash at the end, too: it says that it must be a directory. */
 static void join(const char *path, char *to)
 {
-	char *begin = to;
-	size_t len = strlen(path);
+	size_t len = strlen(path), joined = rcp_path_join(path, to);
 
-	for (const char *at = path; *at;) {
-		size_t n = strcspn(at, "/");
-
-		if (n && !(n == 1 && at[0] == '.')) {
-			if (to != begin)
-				*to++ = '/';
-			memcpy(to, at, n);
-			to += n;
-		}
-		at += n + (at[n] == '/');
-	}
-	*to = 0;
-	if (to != begin && len && path[len - 1] == '/')
-		memcpy(to, "/", 2);
+	if (joined && path[len - 1] == '/')
+		memcpy(to + joined, "/", 2);
 }
 
 char *rcp_confine_path(const char *path, struct rcp_err *err)

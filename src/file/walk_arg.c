@@ -121,24 +121,13 @@ int rcp_walk_argument(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp
 /* "/a//./b/" -> "a/b". NULL and *err: not a name below the root. */
 static char *normalise(const char *name, struct rcp_err *err)
 {
-	char *out = malloc(strlen(name) + 1), *to = out;
+	char *out = malloc(strlen(name) + 1);
 
 	if (!out) {
 		rcp_io_fail(err, ENOMEM, "malloc", name);
 		return NULL;
 	}
-	for (const char *at = name; *at;) {
-		size_t n = strcspn(at, "/");
-
-		if (n && !(n == 1 && at[0] == '.')) {
-			if (to != out)
-				*to++ = '/';
-			memcpy(to, at, n);
-			to += n;
-		}
-		at += n + (at[n] == '/');
-	}
-	*to = 0;
+	rcp_path_join(name, out);
 	const char *why = rcp_path_refuse(out, strlen(out));
 
 	if (!why)

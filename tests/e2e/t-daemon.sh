@@ -31,6 +31,16 @@ if is_root; then
 fi
 as() { [ -z "$user" ] || echo "user = $user"; }
 
+# goes_on NAME: what was cut off on its way to mod/NAME, run again
+goes_on() {
+	d --json src/big "$(url "mod/$1")"
+	rc_is 0
+	same src/big "mod/$1"
+	[ "$(summary .resumed_bytes)" -gt 0 ] || fail 'nothing was resumed'
+	clean mod
+	rm "mod/$1"
+}
+
 # ---- a daemon of our own ----
 
 daemon='' dport=''
@@ -233,12 +243,7 @@ resumed() {
 	wait "$copy" 2>/dev/null
 	all_gone 20
 	absent mod/r
-	d --json src/big "$(url mod/r)"
-	rc_is 0
-	same src/big mod/r
-	[ "$(summary .resumed_bytes)" -gt 0 ] || fail 'nothing was resumed'
-	clean mod
-	rm mod/r
+	goes_on r
 }
 
 retried() {
@@ -603,12 +608,7 @@ terminated() {
 	absent mod/t
 	exists mod/.t.rcp-part
 	start_daemon
-	d --json src/big "$(url mod/t)"
-	rc_is 0
-	same src/big mod/t
-	[ "$(summary .resumed_bytes)" -gt 0 ] || fail 'nothing was resumed'
-	clean mod
-	rm mod/t
+	goes_on t
 }
 
 restarted() {
