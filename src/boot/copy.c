@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BUNDLE_BYTES_DEFAULT 65536
 
@@ -122,6 +123,22 @@ static int same_host(const struct rcp_where *a, const struct rcp_where *b, struc
 	return (int)err->code;
 }
 
+/* What tells a rerun of one copy from another copy: a path of this host means nothing without its directory. */
+static char *source_name(const char *as_written, const struct rcp_where *w)
+{
+	char *cwd, *whole = NULL;
+
+	if (w->kind != RCP_WHERE_LOCAL || w->path[0] == '/')
+		return strdup(as_written);
+	cwd = getcwd(NULL, 0);
+	if (!cwd && errno != ENOMEM) /* it was removed, or lies beyond a root of its own */
+		return strdup(as_written);
+	if (!cwd || asprintf(&whole, "%s/%s", cwd, w->path) < 0)
+		whole = NULL;
+	free(cwd);
+	return whole;
+}
+
 /* The sources: all here, or all on one other host. */
 static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct rcp_where *first,
 			struct rcp_err *err)
@@ -144,9 +161,9 @@ static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct
 		run->req.flags |= i ? RCP_OPT_TARGET_DIR : 0;
 	}
 	if (!o->sources[1]) {
-		run->req.source = strdup(o->sources[0]);
+		run->req.source = source_name(o->sources[0], first);
 		if (!run->req.source)
-			return rcp_err_set(err, RCP_E_IO, ENOMEM, "strdup", NULL, NULL);
+			return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
 	}
 	for (size_t i = 0; o->names && o->names[i]; i++) {
 		if (request_add_path(&run->req, o->names[i], strlen(o->names[i]), err))

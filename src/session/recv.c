@@ -143,6 +143,11 @@ static void tell_lost(struct recv_entry *e)
 	recv_entry_err(e, &err);
 }
 
+static bool is_failure(enum rcp_status status)
+{
+	return status == RCP_STATUS_FAILED || status == RCP_STATUS_LEFT_OUT;
+}
+
 static void count_end(struct rcp_receiver *r, const struct recv_entry *e, enum rcp_status status)
 {
 	bool file = e->rec.type == RCP_ENTRY_FILE;
@@ -150,13 +155,15 @@ static void count_end(struct rcp_receiver *r, const struct recv_entry *e, enum r
 	if (status == RCP_STATUS_FAILED) {
 		r->stats.failed++;
 		r->stats.verdict_code = rcp_code_worse(r->stats.verdict_code, e->err->code);
+	} else if (status == RCP_STATUS_LEFT_OUT) {
+		r->stats.failed += e->rec.type != RCP_ENTRY_DIR_END;
 	} else if (status == RCP_STATUS_SKIPPED) {
 		r->stats.skipped++;
 	} else if (file) {
 		r->stats.files_done++;
 		r->stats.bytes_done += e->fid.size;
 	}
-	if (file && (status == RCP_STATUS_FAILED || status == RCP_STATUS_SKIPPED))
+	if (file && (is_failure(status) || status == RCP_STATUS_SKIPPED))
 		r->stats.bytes_seen -= e->fid.size;
 }
 
@@ -187,7 +194,7 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 		tell_lost(e);
 	count_end(r, e, status);
 	/* What the target has under that name is then no file to link another name to. */
-	if ((status == RCP_STATUS_FAILED || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
+	if ((is_failure(status) || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
 		rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
 		result_with_error(r, e->id, status, e->err);
@@ -197,7 +204,7 @@ void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 		result_plain(r, e->id, status);
 	}
 	if (e->rec.type == RCP_ENTRY_FILE || rcp_entry_told(e->rec.type, r->opt.flags))
-		tell_file(e, status);
+		tell_file(e, is_failure(status) ? RCP_STATUS_FAILED : status);
 	if (r->results.len > RCP_FRAME_MAX / 4)
 		flush_results(r);
 	rcp_idtab_end(&r->entries, e->id);
@@ -480,6 +487,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 	if (!r)
 		return;
 	*rp = NULL;
+	free(r->lost_dir);
 	free_list(&r->to_open); /* entries that ended while they were listed */
 	free_list(&r->barrier);
 	for (uint32_t id = r->entries.base; id != r->entries.next; id++) {

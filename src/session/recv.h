@@ -52,6 +52,7 @@ struct recv_entry {
 	struct rcp_sink *sink;
 	unsigned busy;
 	bool end_seen, skip, keep, checkpointing;
+	bool left_out; /* the directory that it is in could not be made */
 	bool left; /* by --skip-existing: what is there is something else */
 	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
@@ -113,6 +114,7 @@ struct rcp_receiver {
 
 	struct rcp_idtab entries;
 	struct recv_batch *batches, **batch_tail; /* head is running */
+	char *lost_dir; /* the last directory that failed, with its slash: the batch job's; NULL: none */
 	struct recv_list to_open;
 	struct recv_list barrier;
 	bool barrier_running;

@@ -60,6 +60,41 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &st, &e->meta, err);
 }
 
+/* Said once, at the directory: of a million names in it each would be told otherwise. */
+static void dir_lost(struct recv_entry *e, struct rcp_err *err)
+{
+	struct rcp_err whole = {0};
+	size_t len = strlen(e->path);
+
+	free(e->r->lost_dir);
+	e->r->lost_dir = malloc(len + 2);
+	if (!e->r->lost_dir) /* each name is told, then */
+		return;
+	memcpy(e->r->lost_dir, e->path, len);
+	memcpy(e->r->lost_dir + len, "/", 2);
+	rcp_err_set(&whole, err->code, err->sys_errno, err->call, err->object, "%s%sand what is in it is left out",
+		    err->text, err->text[0] ? ", " : "it can't be made, ");
+	rcp_err_fix(&whole, "%s", err->fix);
+	*err = whole;
+}
+
+/* The source names what is in a directory before anything else. */
+static bool in_lost_dir(struct recv_entry *e)
+{
+	char **lost = &e->r->lost_dir;
+	size_t len = *lost ? strlen(*lost) : 0;
+
+	if (!len)
+		return false;
+	if (strncmp(e->path, *lost, len) == 0)
+		return true;
+	bool end = e->rec.type == RCP_ENTRY_DIR_END && strncmp(e->path, *lost, len - 1) == 0 && !e->path[len - 1];
+
+	free(*lost);
+	*lost = NULL;
+	return end;
+}
+
 static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 {
 	struct rcp_receiver *r = e->r;
@@ -69,7 +104,8 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 				     .umask = r->opt.umask};
 	struct rcp_err err = {0};
 
-	if (e->met) /* refused when it was named */
+	e->left_out = in_lost_dir(e);
+	if (e->left_out || e->met) /* met: refused when it was named */
 		return;
 	bool dir = e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN);
 
@@ -83,7 +119,9 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
 		else if (!dir)
 			look_first(e, kept, &err);
-		if (fresh && !rcp_err_is(&err))
+		if (dir && rcp_err_is(&err))
+			dir_lost(e, &err);
+		else if (fresh)
 			rcp_target_made(r->target);
 	}
 	recv_entry_met(e, &err);
@@ -123,6 +161,10 @@ static void route(struct recv_entry *e)
 	}
 	if (e->state == RECV_ENDING)
 		return; /* the source took it back */
+	if (e->left_out) {
+		recv_entry_end(e, RCP_STATUS_LEFT_OUT);
+		return;
+	}
 	if (e->skip || e->done || r->opt.flags & RCP_OPT_DRY_RUN) {
 		recv_entry_end(e, e->skip ? RCP_STATUS_SKIPPED : RCP_STATUS_OK);
 		return;

@@ -135,24 +135,24 @@ static void tell_file(struct rcp_sender *s, const struct send_entry *e, enum rcp
 
 static void entry_result(struct rcp_sender *s, struct send_entry *e, const struct rcp_rec_result *r)
 {
-	bool failed = r->status == RCP_STATUS_FAILED;
+	bool left_out = r->status == RCP_STATUS_LEFT_OUT, failed = left_out || r->status == RCP_STATUS_FAILED;
 
-	if (failed || r->status == RCP_STATUS_WARNED) {
+	if ((failed && !left_out) || r->status == RCP_STATUS_WARNED) {
 		struct rcp_err err = {0};
 
 		RCP_ERR_FROM_WIRE(r, r->code, &err);
 		s->env.fault(s->env.arg, &err, !failed);
 	}
 	if (e->type == RCP_ENTRY_FILE) {
-		tell_file(s, e, (enum rcp_status)r->status);
+		tell_file(s, e, failed ? RCP_STATUS_FAILED : (enum rcp_status)r->status);
 		s->stats.files_done += !failed && r->status != RCP_STATUS_SKIPPED;
 		s->stats.bytes_done += failed || r->status == RCP_STATUS_SKIPPED ? 0 : e->fid.size;
 		if (r->status == RCP_STATUS_SKIPPED || failed)
 			s->stats.bytes_seen -= e->fid.size; /* not to be waited for */
 	} else if (rcp_entry_told((uint8_t)e->type, s->opt.flags)) {
-		tell_file(s, e, (enum rcp_status)r->status);
+		tell_file(s, e, failed ? RCP_STATUS_FAILED : (enum rcp_status)r->status);
 	}
-	s->stats.failed += failed;
+	s->stats.failed += failed && !(left_out && e->type == RCP_ENTRY_DIR_END);
 	s->stats.skipped += r->status == RCP_STATUS_SKIPPED;
 	if (failed)
 		e->state = SEND_FAILED;
@@ -169,7 +169,7 @@ static int on_results(struct rcp_sender *s, const struct rcp_msg_results *m, str
 	int rc;
 
 	while ((rc = rcp_rec_next(&rd, RCP_REC_RESULT, &r)) > 0) {
-		if (r.count > SEND_ENTRIES_MAX || r.status > RCP_STATUS_WARNED)
+		if (r.count > SEND_ENTRIES_MAX || r.status > RCP_STATUS_LEFT_OUT)
 			return broken(err, "a malformed result");
 		for (uint32_t i = 0; i < r.count; i++) {
 			struct send_entry *e = rcp_idtab_get(&s->entries, r.first + i);

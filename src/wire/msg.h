@@ -81,7 +81,13 @@ enum rcp_entry_type {
 #define RCP_ENTRY_INSIDE 0x10 /* its path is below the target itself, whose name it doesn't hold; "." is the target */
 #define RCP_ENTRY_DONE 0x08   /* committed earlier in this run: not wanted again where it is there */
 
-enum rcp_status { RCP_STATUS_OK = 0, RCP_STATUS_FAILED = 1, RCP_STATUS_SKIPPED = 2, RCP_STATUS_WARNED = 3 };
+enum rcp_status {
+	RCP_STATUS_OK = 0,
+	RCP_STATUS_FAILED = 1,
+	RCP_STATUS_SKIPPED = 2,
+	RCP_STATUS_WARNED = 3,
+	RCP_STATUS_LEFT_OUT = 4, /* the directory that it is in failed, and that was told */
+};
 enum rcp_severity { RCP_SEVERITY_WARNING = 0, RCP_SEVERITY_ERROR = 1 };
 
 /* PORT.transport, PORT.link_layer and GID.type */

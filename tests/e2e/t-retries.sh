@@ -73,6 +73,16 @@ tree_again() {
 	rcp --json -r "${from%tree}tree/sub" "$to"
 	rc_is 0
 	same_tree src/tree/sub dst/new/sub
+	if [ "$1" = up ]; then # another tree, and the same word for it
+		mkdir -p elsewhere/src/tree
+		echo else >elsewhere/src/tree/else
+		cd elsewhere || return
+		rcp --json -r "$from" "$to"
+		cd ..
+		rc_is 0
+		same elsewhere/src/tree/else dst/new/tree/else
+		rm -r elsewhere dst/new/tree
+	fi
 	rcp --json -r "$from" "$to"
 	rc_is 0
 	same_tree src/tree dst/new

@@ -350,7 +350,8 @@ five_faults() {
 	for n in {1..20}; do data "src/five/ok/$n" $((n * 9000)); done
 	echo x >src/five/secret
 	echo x >src/five/shut/x
-	echo x >src/five/dir/x
+	mkdir -p src/five/dir/in/deep src/five/dir.d
+	echo x | tee src/five/dir/{x,in/y,in/deep/z} >src/five/dir.d/x
 	echo x >src/five/file
 	echo x >src/five/last
 	ln -s nowhere src/five/dangling
@@ -372,11 +373,17 @@ five_faults() {
 	errors >failed
 	for fault in '1 open secret: Permission denied' '1 open directory shut: Permission denied' \
 		'1 stat dangling: No such file or directory' \
-		"1 mkdir dir: a file has this name, and a directory can't replace it" \
+		"1 mkdir dir: a file has this name, and a directory can't replace it, and what is in it is left out" \
 		"1 rename file: a directory has this name, and a file can't replace it"; do
 		grep -qxF "$fault" failed || fail "no error: $fault; but: $(cat failed)"
 	done
+	# What is in the directory is told with it, and counted: x, in, in/y, in/deep, in/deep/z, dangling.
+	is 'errors told' "$(wc -l <failed)" 5
+	sum_is .failed 10
+	sum_is '.errors | length' 5
+	is 'files told as failed' "$(jq -r 'select(.event == "file" and .status == "failed") | .name' out | grep -c /dir/)" 3
 	same_tree src/five/ok dst/five/ok
+	same_tree src/five/dir.d dst/five/dir.d
 	same src/five/last dst/five/last
 	old dst/five/dir
 	exists dst/five/file/full
