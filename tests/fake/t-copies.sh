@@ -35,6 +35,9 @@ both 'VPI, the Ethernet port without rdma_cm' 'ib,roce2' roce-v2 --connect=oob -
 both 'two NICs on one subnet' 'roce2 net=1; roce2 net=1' roce-v2
 both 'two NICs, the second' 'roce2 net=1; roce2 net=1' roce-v2 --device=fake1
 both 'two NICs, iWARP' 'roce2; iwarp net=3' iwarp --device=fake1
+both 'one element a request' 'roce2 sge=1' roce-v2
+both 'one element, and no inline' 'roce2 sge=1 inline=0 cqe=64' roce-v2
+both 'iWARP, one element' 'iwarp sge=1' iwarp
 both 'small limits' 'roce2 msg=8388608 inline=0 cqe=64' roce-v2 --chunk-size=16M
 # Only one of them has the small messages.
 one_small() {
@@ -87,7 +90,6 @@ falls 'a partition that is not there' 'ib pkeys=ffff/8001' ib 'the port has no p
 falls 'limited members of a partition' 'ib pkeys=7fff rto=300' 'ib pkeys=7fff rto=300' \
 	'retries exceeded' --connect=oob
 falls 'iWARP out of band' iwarp iwarp 'no RDMA port here shares a fabric' --connect=oob
-falls 'one element a request' 'roce2 sge=1' roce2 'Invalid argument'
 falls 'no such device' roce2 roce2 'there is no such RDMA device' --device=fake9
 
 end

@@ -124,14 +124,14 @@ static void depths_never_overrun(void **state)
 	static const uint32_t slots[] = {1, 2, 7, 32, 500, 4096};
 
 	(void)state;
-	for (unsigned n = 0; n < 7 * 5 * 6 * 4; n++) {
+	for (unsigned n = 0; n < 7 * 5 * 6 * 6; n++) {
 		enum rcp_role role = n & 1 ? RCP_ROLE_SOURCE : RCP_ROLE_SINK;
-		bool pair = n & 2;
-		struct verbs_limits l = {.qp_wr = wr[n / 4 % 7], .cqe = cqe[n / 28 % 5]};
-		uint32_t wanted = slots[n / 140];
+		unsigned requests = 1 + n / 2 % 3;
+		struct verbs_limits l = {.qp_wr = wr[n / 6 % 7], .cqe = cqe[n / 42 % 5]};
+		uint32_t wanted = slots[n / 210];
 		struct verbs_depth d;
 
-		if (!rcp_verbs_depth(role, wanted, pair, &l, &d)) {
+		if (!rcp_verbs_depth(role, wanted, requests, &l, &d)) {
 			/* Not even one slot. */
 			assert_true(l.qp_wr < 9 || l.cqe < 12);
 			continue;
@@ -140,7 +140,7 @@ static void depths_never_overrun(void **state)
 		assert_true(d.send_wr <= l.qp_wr && d.recv_wr <= l.qp_wr && d.cqe <= l.cqe);
 		assert_int_equal(d.recv_wr, d.slots + VERBS_RECV_SPARE);
 		assert_int_equal(d.posts, role == RCP_ROLE_SOURCE ? d.slots : 0);
-		assert_int_equal(d.send_wr, d.posts * (pair ? 2 : 1) + d.small);
+		assert_int_equal(d.send_wr, d.posts * requests + d.small);
 		assert_int_equal(d.cqe, d.send_wr + d.recv_wr);
 	}
 }
@@ -152,13 +152,13 @@ static void depths_use_what_there_is(void **state)
 	struct verbs_depth d;
 
 	(void)state;
-	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, true, &roomy, &d));
+	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, 2, &roomy, &d));
 	assert_int_equal(d.slots, 32);
 	assert_int_equal(d.send_wr, 66);
-	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, true, &tight, &d));
+	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, 2, &tight, &d));
 	assert_int_equal(d.slots, 32);
 	tight.qp_wr = 65;
-	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, true, &tight, &d));
+	assert_true(rcp_verbs_depth(RCP_ROLE_SOURCE, 32, 2, &tight, &d));
 	assert_in_range(d.slots, 28, 31);
 }
 

@@ -32,8 +32,11 @@ static int depth_make(struct verbs_link *v, struct rcp_err *err)
 
 	if (slots > fit)
 		slots = (uint32_t)fit;
+	/* A header and a body are two elements; where a request takes one, a chunk is two writes and a message. */
+	c->max_sge = attr.max_sge < 2 ? 1 : 2;
+	v->source.imm = v->source.imm && c->max_sge > 1;
 	/* A refused WRITE_WITH_IMM becomes a pair later: room for it from the start. */
-	if (!chunk || !rcp_verbs_depth(v->role, slots, true, &limits, &c->depth))
+	if (!chunk || !rcp_verbs_depth(v->role, slots, c->max_sge > 1 ? 2 : 3, &limits, &c->depth))
 		return rcp_err_set(
 			err, RCP_E_CONNECT, 0, NULL, v->name,
 			"the device's queues (%u requests, %u completions) or messages (%u "
@@ -132,7 +135,7 @@ static bool qp_try(struct verbs_link *v, uint32_t max_inline)
 		.qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = c->depth.send_wr,
 			.max_recv_wr = c->depth.recv_wr,
-			.max_send_sge = 2,
+			.max_send_sge = c->max_sge,
 			.max_recv_sge = 1,
 			.max_inline_data = max_inline},
 	};

@@ -111,23 +111,23 @@ bool rcp_verbs_message_decode(const uint8_t *data, size_t len, struct verbs_mess
 	}
 }
 
-static void depth_of(enum rcp_role role, uint32_t slots, bool pair, struct verbs_depth *d)
+static void depth_of(enum rcp_role role, uint32_t slots, unsigned requests, struct verbs_depth *d)
 {
 	bool source = role == RCP_ROLE_SOURCE;
 
 	d->slots = slots;
 	d->posts = source ? slots : 0;
 	d->small = source ? VERBS_SMALL_SOURCE : VERBS_SMALL_SINK;
-	d->send_wr = d->posts * (pair ? 2 : 1) + d->small;
+	d->send_wr = d->posts * requests + d->small;
 	d->recv_wr = slots + VERBS_RECV_SPARE;
 	d->cqe = d->send_wr + d->recv_wr;
 }
 
-bool rcp_verbs_depth(enum rcp_role role, uint32_t slots, bool pair,
+bool rcp_verbs_depth(enum rcp_role role, uint32_t slots, unsigned requests,
 		     const struct verbs_limits *limits, struct verbs_depth *out)
 {
 	for (; slots; slots = slots > 16 ? slots - slots / 8 : slots - 1) {
-		depth_of(role, slots, pair, out);
+		depth_of(role, slots, requests, out);
 		if (out->send_wr <= limits->qp_wr && out->recv_wr <= limits->qp_wr &&
 		    out->cqe <= limits->cqe)
 			return true;

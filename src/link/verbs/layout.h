@@ -11,9 +11,9 @@
  *
  * Messages, each one SEND of at most 64 bytes, big-endian:
  *   hello    0 U8 1   1 U8 version 1   2 U16 attempt   4 U32 zero          the initiator's first
- *   chunk    0 U8 2   1 U8 zero        2 U16 zero      4 U32 imm   8 U32 bytes written   12 U32
- * zero credits  0 U8 3   1 U8 count       2 U16 zero      4 count x U16 slot  (count 1 to 30) bye
- * 0 U8 4   1 U8 zero        2 U16 zero      4 U32 zero          end without rdma_cm
+ *   chunk    0 U8 2   1 U8 zero        2 U16 zero      4 U32 imm   8 U32 bytes written   12 U32 zero
+ *   credits  0 U8 3   1 U8 count       2 U16 zero      4 count x U16 slot  (count 1 to 30)
+ *   bye      0 U8 4   1 U8 zero        2 U16 zero      4 U32 zero          end without rdma_cm
  *
  * wr_id:  bits 63-56 kind (enum verbs_wr)   bits 31-0 index
  *   RECV   index of the receive buffer
@@ -86,12 +86,12 @@ static inline uint32_t rcp_verbs_wr_index(uint64_t wr_id)
  *
  * sink recv    slots + spare. A chunk takes one receive and needs a credit; the receive is posted
  *              again before the credit goes back. Spare: hello and bye.
- * source recv  slots + spare. A credits message returns one slot or more, and a slot can be
- * returned again only after the source, which posts the receive again first, has used it: so no
- *              more than `slots` such messages are ever under way. (On iWARP one too many would
- * kill the connection.) source send  posts x (1 with imm, 2 for the pair) + small sink send small:
- * credits that wait for one of them are batched into fewer messages CQ           every one of them,
- * since all may be flushed at once
+ * source recv  slots + spare. A credits message returns one slot or more, and a slot can be returned again only
+ *              after the source, which posts the receive again first, has used it: so no more than `slots` such
+ *              messages are ever under way. (On iWARP one too many would kill the connection.)
+ * source send  posts x requests + small. A chunk's requests: 1 with imm, 2 for the pair, 3 where it takes two writes
+ * sink send    small: credits that wait for one of them are batched into fewer messages
+ * CQ           every one of them, since all may be flushed at once
  */
 struct verbs_limits {
 	uint32_t qp_wr, cqe; /* the device's */
@@ -104,7 +104,7 @@ struct verbs_depth {
 #define VERBS_RECV_SPARE   2u
 
 /* False: the device can't hold even one slot. slots comes out smaller where it can't hold all. */
-bool rcp_verbs_depth(enum rcp_role role, uint32_t slots, bool pair,
+bool rcp_verbs_depth(enum rcp_role role, uint32_t slots, unsigned requests,
 		     const struct verbs_limits *limits, struct verbs_depth *out);
 
 /* Largest chunk that a message of max_msg_bytes carries behind its header; a multiple of 4 KiB. */

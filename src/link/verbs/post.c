@@ -3,8 +3,9 @@
  *
  * A chunk is one WRITE of two elements (its header from registered memory here, its body from the
  * sender's) to the 64 bytes before the slot's payload and on: with immediate data, or, where the
- * device or the peer has none, followed by a message that says the same. No allocation and no
- * system call but the posting itself. Loop's thread.
+ * device or the peer has none, followed by a message that says the same. A device whose requests take one
+ * element writes header and body one after the other. No allocation and no system call but the
+ * posting itself. Loop's thread.
  */
 #include "link/verbs/priv.h"
 
@@ -62,7 +63,8 @@ int rcp_verbs_ring_set(struct rcp_link *link, const struct rcp_ring_info *ring, 
 
 /* The work requests of one chunk. They point to each other: not to be copied. */
 struct chunk_wrs {
-	struct ibv_send_wr write, message;
+	struct ibv_send_wr *first;
+	struct ibv_send_wr head, write, message; /* head: alone, where a request takes one element */
 	struct ibv_sge body[2], note;
 };
 
@@ -87,6 +89,7 @@ static void write_build(struct verbs_link *v, const struct rcp_post *post, uint3
 		w->body[1] = (struct ibv_sge){.addr = (uintptr_t)post->body,
 					      .length = post->chunk.length,
 					      .lkey = rcp_verbs_mem_lkey(post->mem)};
+	w->first = &w->write;
 	w->write = (struct ibv_send_wr){
 		.wr_id = rcp_verbs_wr_id(VERBS_WR_CHUNK, ticket),
 		.sg_list = w->body,
@@ -111,6 +114,18 @@ static unsigned write_signal(const struct verbs_link *v, const struct rcp_post *
 	return reused && v->port->transport == RCP_RDMA_IWARP ? IBV_SEND_SIGNALED : 0u;
 }
 
+static void head_split(struct chunk_wrs *w)
+{
+	w->first = &w->head;
+	w->head = w->write;
+	w->head.next = &w->write;
+	w->head.num_sge = 1;
+	w->head.send_flags = 0; /* the slot's credit says that it has arrived: see head_of */
+	w->write.sg_list = &w->body[1];
+	w->write.num_sge = 1;
+	w->write.wr.rdma.remote_addr += RCP_CHUNK_HEADER;
+}
+
 /* The write loses its immediate data; a message behind it takes over. */
 static void pair_build(struct verbs_link *v, const struct rcp_post *post, uint32_t ticket,
 		       struct chunk_wrs *w)
@@ -124,6 +139,8 @@ static void pair_build(struct verbs_link *v, const struct rcp_post *post, uint32
 	w->write.opcode = IBV_WR_RDMA_WRITE;
 	w->write.send_flags = write_signal(v, post);
 	w->write.next = &w->message;
+	if (w->write.num_sge > (int)v->conn.max_sge)
+		head_split(w);
 	w->note = (struct ibv_sge){.addr = (uintptr_t)buf,
 				   .length = rcp_verbs_message_encode(&m, buf),
 				   .lkey = v->conn.memory_mr->lkey};
@@ -145,16 +162,16 @@ static int chunk_send(struct verbs_link *v, const struct rcp_post *post, uint32_
 	write_build(v, post, ticket, &w);
 	if (!v->source.imm)
 		pair_build(v, post, ticket, &w);
-	int ret = ibv_post_send(v->conn.qp, &w.write, &bad);
+	int ret = ibv_post_send(v->conn.qp, w.first, &bad);
 
 	if (ret && v->source.imm && rcp_verbs_ret_refused(ret)) {
 		v->source.imm = false;
 		rcp_verbs_conn_detail(v);
 		pair_build(v, post, ticket, &w);
-		ret = ibv_post_send(v->conn.qp, &w.write, &bad);
+		ret = ibv_post_send(v->conn.qp, w.first, &bad);
 	}
-	/* Half a pair can't be taken back. */
-	if (ret && bad == &w.message)
+	/* A part of a chunk can't be taken back. */
+	if (ret && bad != w.first)
 		ret = ret == ENOMEM || ret == -ENOMEM ? EIO : ret;
 	return ret;
 }

@@ -140,6 +140,7 @@ struct verbs_conn {
 	struct ibv_qp *qp;
 	struct verbs_depth depth;
 	uint32_t max_inline;
+	uint32_t max_sge; /* of a send: 1 or 2 */
 	unsigned path_mtu; /* enum ibv_mtu; 0 unknown */
 
 	/* receive buffers, small messages' buffers, chunk heads: one piece of registered memory */
