@@ -605,7 +605,8 @@ static int make_sender(struct rcp_run *run, const struct rcp_session_options *o,
 				     .globs = !run->initiator,
 				     .pairs = pairs,
 				     .root = pairs ? run->req.paths[0] : NULL,
-				     .excludes = (const char *const *)run->req.excludes};
+				     .excludes = (const char *const *)run->req.excludes,
+				     .target = run->local ? &run->target : NULL};
 	const char *const *paths = (const char *const *)run->req.paths + (pairs ? 1 : 0);
 	struct rcp_walk *walk;
 

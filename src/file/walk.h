@@ -31,6 +31,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rcp_target; /* sink.h */
+
 struct rcp_walk_options {
 	bool recursive; /* -r: directories are entered; otherwise naming one is an error */
 	bool archive;	/* -a: symlinks as such, hard links, special files, owners, xattrs, ACLs */
@@ -39,6 +41,9 @@ struct rcp_walk_options {
 		     */
 	const char *root;	     /* for pairs, or NULL */
 	const char *const *excludes; /* gitignore-like patterns, NULL-ended, or NULL */
+	/* Where it is of the same process: not entered, or a copy into its own source would have no end. Borrowed; NULL:
+	 * elsewhere. May be resolved after rcp_walk_new, before the first rcp_walk_next. */
+	const struct rcp_target *target;
 };
 
 /* What the walk found. Strings live until the next call on the walk. */

@@ -2,6 +2,7 @@
 #include "file/confine.h"
 #include "file/io.h"
 #include "file/meta.h"
+#include "file/sink.h"
 #include "file/walk_int.h"
 
 #include <errno.h>
@@ -121,6 +122,18 @@ static bool is_ancestor(const struct rcp_walk *w, const struct stat *st)
 	return false;
 }
 
+/* The directory that all goes into, or the one that is made there under a new name. */
+static bool is_target(const struct rcp_walk *w, const struct stat *st)
+{
+	const struct rcp_target *t = w->opt.target;
+	struct stat to;
+
+	if (!t || t->root < 0)
+		return false;
+	return (t->rename ? fstatat(t->root, t->rename, &to, AT_SYMLINK_NOFOLLOW) : fstat(t->root, &to)) == 0 &&
+	       rcp_io_same(&to, st);
+}
+
 static int visit_dir(struct rcp_walk *w, int dirfd, const char *name, bool nofollow,
 		     const struct stat *st, struct rcp_walk_item *item, struct rcp_err *err)
 {
@@ -130,6 +143,10 @@ static int visit_dir(struct rcp_walk *w, int dirfd, const char *name, bool nofol
 	if (is_ancestor(w, st))
 		return skip(w, true, err, "skipped: leads back to a directory that it is in",
 			    "use -a to copy symlinks as symlinks");
+	if (is_target(w, st))
+		return skip(w, w->depth != 0, err,
+			    w->depth ? "skipped: the target of this very copy" : "can't be copied into itself",
+			    "copy to a directory outside of the source");
 	if (rcp_walk_enter(w, dirfd, name, nofollow, false, err))
 		return -1;
 	struct rcp_frame *f = rcp_walk_top(w);

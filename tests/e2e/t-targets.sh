@@ -225,6 +225,36 @@ missing_one() {
 	clean dst
 }
 
+# Each way of copying a tree into itself has an end, and the source is as it was.
+within() {
+	rm -rf in
+	mkdir -p in/a/b
+	cp src/f in/a/f
+	cp src/g in/a/b/g
+	cp -r in/a in.was
+	cd in || return
+	limit=20 rcp --json -r "$1" "$2"
+	cd ..
+	rc_is "$3"
+	[ -z "$4" ] || err_has "$4"
+	if [ -n "$5" ]; then
+		same src/g "in/$5/b/g"
+		same src/f "in/$5/f"
+		rm -r "in/$5"
+	fi
+	same_tree in.was in/a
+	is 'what is there' "$(ls -A in)" a
+	rm -rf in in.was
+}
+
+into_itself() {
+	within a a/new 0 '' a/new
+	within a a/b/new 0 '' a/b/new # listed before it is made, or after: then it is skipped
+	within a a 1 "a: can't be copied into itself" ''
+	within a/. a 1 "a/.: can't be copied into itself" ''
+	within . a 0 'a: skipped: the target of this very copy' ''
+}
+
 itself() {
 	cp src/f dst/f
 	# harmless: it is replaced by a copy of itself
@@ -248,4 +278,5 @@ t 'one of several is missing, up' missing_one src/f src/gone src/g "box:$dir/dst
 t 'one of several is missing, down' missing_one "box:$dir/src/f" "box:$dir/src/gone" "box:$dir/src/g" dst/
 t 'one of several is missing, local' missing_one src/f src/gone src/g dst/
 t 'a file onto itself' itself
+t 'a directory into itself' into_itself
 end
