@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Seeded copies of random trees, and copies cut off at seeded points; each failure tells how to run it again.
+"""Seeded copies of random trees, copies cut off at seeded points, and copies with faults of all kinds; each failure tells how to run it again.
 
 torture trees [--seeds A-B] [--ways up,down,local] [--users root,user]
 torture kills [--points N] [--seed S] [--only N] [--mib SIZE]
-Both: [--transport tcp|ssh|rdma] (otherwise by seed)
+torture soak [--points N] [--seconds N] [--seed S] [--only N]
+The first two: [--transport tcp|ssh|rdma] (otherwise by seed)
 """
 import argparse
 import os
@@ -11,6 +12,7 @@ import sys
 import time
 
 import kills
+import soak
 import trees
 from world import World
 
@@ -22,12 +24,13 @@ def numbers(text):
 
 def options():
     p = argparse.ArgumentParser(usage=__doc__)
-    p.add_argument('mode', choices=['trees', 'kills'])
+    p.add_argument('mode', choices=['trees', 'kills', 'soak'])
     p.add_argument('--seeds', type=numbers, default=range(1, 4))
     p.add_argument('--ways', default='up,down,local')
     p.add_argument('--users', default='root,user')
     p.add_argument('--points', type=int, default=12)
     p.add_argument('--seed', type=int, default=1)
+    p.add_argument('--seconds', type=int, default=0)
     p.add_argument('--mib', type=int, default=40)
     p.add_argument('--only', type=int)
     p.add_argument('--transport', choices=['tcp', 'ssh', 'rdma'])
@@ -66,7 +69,7 @@ def main():
     report = Report()
     world = World(opt)
     try:
-        (trees if opt.mode == 'trees' else kills).run(world, opt, report)
+        {'trees': trees.run, 'kills': kills.run, 'soak': soak.soak}[opt.mode](world, opt, report)
     finally:
         world.close()
     report.end(opt.mode)
