@@ -13,6 +13,7 @@
 #define TICK_MS 20
 #define END_MS 8000	 /* for everything to close in good order */
 #define END_LOST_MS 2500 /* the same where there is nobody left to say goodbye to */
+#define END_RETRY_MS 20000 /* the same where the copy goes on afterwards, and there is no hurry to end */
 #define CLOSE_MS 2000 /* for one connection, or ssh */
 #define GONE_MS 200   /* the same where nobody is there any more */
 #define LOST_MS 1000  /* for ssh to end after its pipe */
@@ -327,6 +328,11 @@ static void close_handles(struct rcp_run *run)
 	handle_close((uv_handle_t *)&run->busy);
 }
 
+static bool end_is_late(const struct rcp_run *run, uint64_t now)
+{
+	return now > (run->retry ? run->ended_ns + END_RETRY_MS * RCP_MS : run->end_deadline_ns);
+}
+
 static void end_turn(struct rcp_run *run, uint64_t now)
 {
 	if (run->handles_closing)
@@ -336,7 +342,7 @@ static void end_turn(struct rcp_run *run, uint64_t now)
 			retry_wait(run, now);
 		else
 			close_handles(run);
-	} else if (now > run->end_deadline_ns) {
+	} else if (end_is_late(run, now)) {
 		/* Something does not close: what is on disk is as claimed, so leaving it is safe. */
 		rcp_log(&run->log, RCP_LOG_DEBUG, "teardown took too long");
 		if (run->retry)
