@@ -1,5 +1,5 @@
 /*
- * librcp: start a copy, watch it, get the verdict.
+ * librcp: start a copy, watch it, get the verdict. Link with `pkg-config --libs rcp`.
  *
  *   struct rcp_options o;
  *   rcp_options_init(&o);
