@@ -47,6 +47,18 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 	run->watch.fault(run->watch.arg, &f);
 }
 
+int run_no_memory(const struct rcp_watch *watch)
+{
+	struct rcp_err err = {0};
+	struct rcp_fault f;
+
+	rcp_err_set(&err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	fault_of(&err, false, &f);
+	if (watch && watch->fault)
+		watch->fault(watch->arg, &f);
+	return RCP_EXIT_IO;
+}
+
 static void interruption(const struct rcp_run *run, struct rcp_err *err)
 {
 	if (run->served) /* the initiator may come again, and then go on */
@@ -181,6 +193,12 @@ void run_lost(struct rcp_run *run, const struct rcp_err *err)
 		run->lost_ns = rcp_now_ns();
 }
 
+/* A connection that this end could not go on with: ssh ended because of that. */
+static bool own_failure(int sys_errno)
+{
+	return sys_errno && sys_errno != EPIPE && sys_errno != ECONNRESET && sys_errno != ETIMEDOUT;
+}
+
 /*
  * The peer's own ABORT and a protocol error stand. But a pipe that closed is explained by how ssh ended;
  * so is a login that printed words and then found no rcp.
@@ -193,6 +211,8 @@ static bool ssh_knows_better(const struct rcp_run *run)
 		return false;
 	if (!rcp_err_is(&run->lost))
 		return true;
+	if (own_failure(run->lost.sys_errno))
+		return false;
 	if (run->aborted)
 		return status == 255 || status < 0;
 	if (run->lost.code == RCP_E_LINK)
@@ -455,13 +475,13 @@ static int init_handles(struct rcp_run *run, struct rcp_err *err)
 	if (rc)
 		return rcp_err_set(err, RCP_E_IO, -rc, "uv_loop_init", NULL, NULL);
 	run->loop_up = true;
+	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
+	if (rc) /* the only one that can fail: nothing is to be closed yet */
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_async_init", NULL, NULL);
 	uv_prepare_init(&run->loop, &run->prepare);
 	uv_timer_init(&run->loop, &run->tick);
 	uv_idle_init(&run->loop, &run->busy);
 	run->prepare.data = run->tick.data = run->cancel.data = run->pool_poll.data = run;
-	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
-	if (rc)
-		return rcp_err_set(err, RCP_E_IO, -rc, "uv_async_init", NULL, NULL);
 	uv_prepare_start(&run->prepare, on_prepare);
 	uv_timer_start(&run->tick, on_tick, TICK_MS, TICK_MS);
 	run->handles_up = true;
@@ -539,8 +559,6 @@ static void free_all(struct rcp_run *run)
 int run_loop(struct rcp_run *run)
 {
 	if (run->loop_up) {
-		if (!run->handles_up)
-			close_handles(run);
 		uv_run(&run->loop, UV_RUN_DEFAULT);
 	}
 	run_stats(run);
@@ -585,6 +603,7 @@ int request_add_path(struct rcp_request *req, const char *path, size_t len, stru
 			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
 		req->paths = p;
 		req->path_cap = cap;
+		p[req->path_count] = NULL; /* whatever comes now, the list has its end */
 	}
 	char *copy = rcp_span_dup(rcp_span_of(path, len));
 

@@ -102,6 +102,16 @@ int rcp_io_pwrite(int fd, const void *buf, size_t len, uint64_t offset)
 	return 0;
 }
 
+int rcp_io_truncate(int fd, uint64_t size)
+{
+	int rc;
+
+	do
+		rc = ftruncate(fd, (off_t)size);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
 ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset)
 {
 	size_t whole = (len + RCP_DIRECT_ALIGN - 1) & ~(size_t)(RCP_DIRECT_ALIGN - 1), done = 0;
@@ -185,9 +195,13 @@ int rcp_io_settle(int fd)
 	case ORDER_NONE:
 		return 0;
 	case ORDER_WRITEBACK:
-		return sync_file_range(fd, 0, 0,
-				       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-					       SYNC_FILE_RANGE_WAIT_AFTER);
+		if (sync_file_range(fd, 0, 0,
+				    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					    SYNC_FILE_RANGE_WAIT_AFTER) == 0)
+			return 0;
+		if (errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) /* a filter's words */
+			return -1;
+		break;
 	case ORDER_SYNC:
 		break;
 	}

@@ -42,7 +42,7 @@ int rcp_sink_puts_new(rcp_sink_put_done *done, struct rcp_err *err, struct rcp_s
 
 	*out = puts;
 	if (!puts)
-		return rcp_io_fail(err, ENOMEM, "calloc", "small files");
+		return rcp_io_fail(err, ENOMEM, "calloc", NULL);
 	puts->done = done;
 	rcp_kept_init(&puts->kept);
 	return 0;
@@ -68,7 +68,7 @@ static int write_named(struct put *put, struct rcp_err *err)
 {
 	struct rcp_part *part = &put->part;
 
-	if (part->found && ftruncate(part->fd, 0) < 0)
+	if (part->found && rcp_io_truncate(part->fd, 0) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", part->shown);
 	if (rcp_io_pwrite(part->fd, put->data, put->len, 0) < 0)
 		return rcp_io_fail(err, errno, "pwrite", part->shown);
