@@ -244,7 +244,8 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 	if (err.code == RCP_E_LINK && !run->transport)
 		err.code = RCP_E_CONNECT; /* there was no link yet to lose */
 	run_stats(run);
-	if (run->stats.verdict_known) {
+	/* A sink that could not say it (no memory) is the only one who knows. */
+	if (run->stats.verdict_known && !(run->receiver && err.code == RCP_E_IO)) {
 		struct rcp_err none = {0};
 
 		run_end(run, &none);

@@ -42,7 +42,7 @@ int rcp_sink_puts_new(rcp_sink_put_done *done, struct rcp_err *err, struct rcp_s
 
 	*out = puts;
 	if (!puts)
-		return rcp_io_fail(err, ENOMEM, "calloc", NULL);
+		return rcp_io_fail(err, ENOMEM, "calloc", "small files");
 	puts->done = done;
 	rcp_kept_init(&puts->kept);
 	return 0;

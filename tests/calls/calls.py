@@ -51,8 +51,8 @@ class Driver:
         self.sites = sites.Sites(program)
         self.counts = {}
         self.lock = threading.Lock()
-        self.ran = self.hit = self.bad = self.failed = 0
-        self.start = time.monotonic()
+        self.ran = self.hit = self.bad = 0
+        self.start = self.begun = time.monotonic()
         self.first = World(program, self.dir)
 
     def end(self):
@@ -153,7 +153,7 @@ class Driver:
         judge = Judge(w, self.want, self.followed)
         while True:
             with self.lock:
-                over = self.o.budget and time.monotonic() - self.start > self.o.budget
+                over = self.o.budget and self.ran >= 20 and time.monotonic() - self.begun > self.o.budget
                 case = next(cases, None) if not over else None
             if not case:
                 return
@@ -173,7 +173,7 @@ class Driver:
             return 0
         if not cases:
             raise SystemExit('no such case')
-        queue = iter(cases)
+        queue, self.begun = iter(cases), time.monotonic()
         threads = [threading.Thread(target=self.work, args=(queue, World(self.program, self.dir))) for _ in range(self.o.jobs)]
         for t in threads:
             t.start()
