@@ -225,7 +225,7 @@ static bool ssh_knows_better(const struct rcp_run *run)
 /* One half of the story is there, ssh's or the pipe's: is the other to come? */
 static bool lost_waits(const struct rcp_run *run, uint64_t now)
 {
-	if (now - run->lost_ns >= LOST_MS * RCP_MS)
+	if (now - run->lost_ns >= LOST_MS * RCP_MS || own_failure(run->lost.sys_errno))
 		return false;
 	if (!rcp_err_is(&run->lost))
 		return run->pipe != NULL;
@@ -244,8 +244,8 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 	if (err.code == RCP_E_LINK && !run->transport)
 		err.code = RCP_E_CONNECT; /* there was no link yet to lose */
 	run_stats(run);
-	/* A sink that could not say it (no memory) is the only one who knows. */
-	if (run->stats.verdict_known && !(run->receiver && err.code == RCP_E_IO)) {
+	/* A sink that could not say it (no memory, a write that failed) is the only one who knows. */
+	if (run->stats.verdict_known && !(run->receiver && own_failure(err.sys_errno))) {
 		struct rcp_err none = {0};
 
 		run_end(run, &none);

@@ -115,7 +115,7 @@ int seam_how(const char *name, uintptr_t place)
 			how = rule.how;
 	}
 	pthread_mutex_unlock(&lock);
-	if (how)
+	if (how && (n == rule.n || !rule.place)) /* not each of very many */
 		seam_say("hit %s 0x%lx %u\n", name, (unsigned long)place, n);
 	errno = saved;
 	return how;

@@ -52,11 +52,7 @@ static int ssl_how(const char *file, int line)
 	for (const char *s = file; *s; s++)
 		place = place * 33 + (unsigned char)*s;
 	place = (place << 16 | (unsigned)line) & 0xffffffffffff;
-	int how = seam_how("ssl:malloc", place | 1ull << 48);
-
-	if (how)
-		seam_say("in %s:%d\n", file, line);
-	return how;
+	return seam_how("ssl:malloc", place | 1ull << 48);
 }
 
 static void *ssl_malloc(size_t size, const char *file, int line)
