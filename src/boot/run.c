@@ -196,7 +196,14 @@ void run_lost(struct rcp_run *run, const struct rcp_err *err)
 /* A connection that this end could not go on with: ssh ended because of that. */
 static bool own_failure(int sys_errno)
 {
-	return sys_errno && sys_errno != EPIPE && sys_errno != ECONNRESET && sys_errno != ETIMEDOUT;
+	static const int others[] = {EPIPE,	   ECONNRESET, ECONNABORTED, ECONNREFUSED, ETIMEDOUT,
+				     EHOSTUNREACH, ENETUNREACH, ENETDOWN};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (sys_errno == others[i])
+			return false;
+	}
+	return sys_errno != 0;
 }
 
 /*
