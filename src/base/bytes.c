@@ -58,6 +58,7 @@ static bool grow(struct rcp_wr *w, size_t need)
 		cap *= 2;
 	uint8_t *p = realloc(w->data, cap);
 
+	w->no_memory = !p;
 	if (!p)
 		return false;
 	w->data = p;

@@ -42,7 +42,7 @@ const uint8_t *rcp_rd_bytes(struct rcp_rd *r, size_t len);
 struct rcp_wr {
 	uint8_t *data;
 	size_t len, cap, max;
-	bool bad;
+	bool bad, no_memory; /* no_memory: that is why */
 };
 
 void rcp_wr_free(struct rcp_wr *w);

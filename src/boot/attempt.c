@@ -141,7 +141,7 @@ struct rcp_attempt *attempt_new(struct rcp_run *run, uint16_t id, const struct r
 
 	if (!a) {
 		rcp_err_set(&err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
-		run_end(run, &err);
+		run_fail(run, &err);
 		return NULL;
 	}
 	a->run = run;

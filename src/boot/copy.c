@@ -216,7 +216,7 @@ int rcp_copy_new(const struct rcp_options *options, const struct rcp_watch *watc
 
 	*out = NULL;
 	if (!copy)
-		return RCP_EXIT_IO;
+		return run_no_memory(watch);
 	copy->options = *options;
 	copy->run.options = &copy->options;
 	copy->run.initiator = true;

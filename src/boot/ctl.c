@@ -369,7 +369,8 @@ static int take_fd(struct rcp_ctl *ctl, struct ctl_fd *f, int fd, const char *wh
 	f->fd = fd;
 	f->flags = fcntl(fd, F_GETFL);
 	if (f->flags < 0 || fstat(fd, &st) < 0) {
-		rcp_err_set(err, RCP_E_CONNECT, errno, "fstat", which, NULL);
+		rcp_err_set(err, RCP_E_CONNECT, errno, f->flags < 0 ? "fcntl" : "fstat", which, NULL);
+		close(fd);
 		f->fd = -1;
 		return (int)err->code;
 	}

@@ -105,9 +105,11 @@ void rcp_ctl_send(struct rcp_ctl *ctl, enum rcp_msg_type type, const void *msg)
 		queued(ctl, s->w.len - before);
 		return;
 	}
-	rcp_err_set(&ctl->cause, RCP_E_IO, 0, "", ctl->name,
-		    "a %s message is too long or there is no memory for it",
-		    rcp_msg_desc(type)->name);
+	if (s->w.no_memory)
+		rcp_err_set(&ctl->cause, RCP_E_IO, ENOMEM, "realloc", ctl->name, NULL);
+	else
+		rcp_err_set(&ctl->cause, RCP_E_IO, 0, "", ctl->name, "a %s message is too long",
+			    rcp_msg_desc(type)->name);
 	ctl_die(ctl);
 }
 

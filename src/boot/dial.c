@@ -116,7 +116,7 @@ static void say(struct stream *s)
 		fail(s, e, "connect", NULL);
 		return;
 	}
-	if (send(s->fd, s->preamble, RCP_PREAMBLE, MSG_NOSIGNAL | MSG_DONTWAIT) != RCP_PREAMBLE)
+	if (rcp_sock_say(s->fd, s->preamble, RCP_PREAMBLE) < 0)
 		fail(s, errno, "send", NULL);
 	s->said = true;
 }

@@ -262,6 +262,8 @@ static int say_start(struct rcp_run *run, struct rcp_err *err)
 		n++;
 	if (encode_paths(q->excludes, n, &excludes, &at) || at < n) {
 		rcp_wr_free(&excludes);
+		if (excludes.no_memory)
+			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
 		return rcp_err_set(err, RCP_E_USAGE, 0, "", NULL, "the --exclude patterns are too long");
 	}
 	struct rcp_msg_start m = {
@@ -304,6 +306,8 @@ static int say_names(struct rcp_run *run, struct rcp_err *err)
 		w.len = 0;
 		if (encode_paths(run->req.paths, count, &w, &at)) {
 			rcp_wr_free(&w);
+			if (w.no_memory)
+				return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
 			return rcp_err_set(err, RCP_E_USAGE, ENAMETOOLONG, "", run->req.paths[at],
 					   "a path of more than %d bytes", RCP_STR_MAX);
 		}

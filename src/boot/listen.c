@@ -112,7 +112,7 @@ static void offer_stream(struct pending *p)
 	if (l->freed)
 		return;
 	/* A new socket's buffer holds more than this. */
-	if (send(p->fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(answer)) {
+	if (rcp_sock_say(p->fd, answer, sizeof(answer)) < 0) {
 		drop(p);
 		return;
 	}

@@ -180,6 +180,26 @@ static int make_ends(struct rcp_run *run, struct rcp_err *err)
 	return run_session_new(run, run->req.chunk_bytes, err);
 }
 
+static void nobody_asks(void *arg, const struct rcp_err *cause)
+{
+	(void)arg;
+	(void)cause;
+}
+
+/* No end has it yet. */
+static void drop_link(struct rcp_local *l)
+{
+	static const struct rcp_link_events nobody = {.down = nobody_asks};
+
+	l->source->events = l->sink->events = &nobody;
+	rcp_link_close(l->source);
+	rcp_link_close(l->sink);
+	while (rcp_loop_link_run(l->source))
+		; /* down at both ends */
+	rcp_link_free(&l->source);
+	rcp_link_free(&l->sink);
+}
+
 static int make_link(struct rcp_local *l, struct rcp_err *err)
 {
 	struct rcp_run *run = l->run;
@@ -202,8 +222,10 @@ static int make_link(struct rcp_local *l, struct rcp_err *err)
 		; /* up on both ends */
 	l->sink->ops->ring_get(l->sink, &ring);
 	if (l->source->ops->ring_set(l->source, &ring, err) ||
-	    rcp_receiver_attach(run->receiver, l->sink, 1, err))
+	    rcp_receiver_attach(run->receiver, l->sink, 1, err)) {
+		drop_link(l);
 		return (int)err->code;
+	}
 	rcp_sender_attach(run->sender, l->source, 1);
 	return 0;
 }

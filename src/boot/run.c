@@ -48,6 +48,18 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 	run->watch.fault(run->watch.arg, &f);
 }
 
+int run_no_memory(const struct rcp_watch *watch)
+{
+	struct rcp_err err = {0};
+	struct rcp_fault f;
+
+	rcp_err_set(&err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	fault_of(&err, false, &f);
+	if (watch && watch->fault)
+		watch->fault(watch->arg, &f);
+	return RCP_EXIT_IO;
+}
+
 static void interruption(const struct rcp_run *run, struct rcp_err *err)
 {
 	if (run->served) /* the initiator may come again, and then go on */
@@ -182,6 +194,19 @@ void run_lost(struct rcp_run *run, const struct rcp_err *err)
 		run->lost_ns = rcp_now_ns();
 }
 
+/* A connection that this end could not go on with: ssh ended because of that. */
+static bool own_failure(int sys_errno)
+{
+	static const int others[] = {EPIPE,	   ECONNRESET, ECONNABORTED, ECONNREFUSED, ETIMEDOUT,
+				     EHOSTUNREACH, ENETUNREACH, ENETDOWN};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (sys_errno == others[i])
+			return false;
+	}
+	return sys_errno != 0;
+}
+
 /*
  * The peer's own ABORT and a protocol error stand. But a pipe that closed is explained by how ssh ended;
  * so is a login that printed words and then found no rcp.
@@ -194,6 +219,8 @@ static bool ssh_knows_better(const struct rcp_run *run)
 		return false;
 	if (!rcp_err_is(&run->lost))
 		return true;
+	if (own_failure(run->lost.sys_errno))
+		return false;
 	if (run->aborted)
 		return status == 255 || status < 0;
 	if (run->lost.code == RCP_E_LINK)
@@ -206,7 +233,7 @@ static bool ssh_knows_better(const struct rcp_run *run)
 /* One half of the story is there, ssh's or the pipe's: is the other to come? */
 static bool lost_waits(const struct rcp_run *run, uint64_t now)
 {
-	if (now - run->lost_ns >= LOST_MS * RCP_MS)
+	if (now - run->lost_ns >= LOST_MS * RCP_MS || own_failure(run->lost.sys_errno))
 		return false;
 	if (!rcp_err_is(&run->lost))
 		return run->pipe != NULL;
@@ -225,7 +252,8 @@ static void lost_turn(struct rcp_run *run, uint64_t now)
 	if (err.code == RCP_E_LINK && !run->transport)
 		err.code = RCP_E_CONNECT; /* there was no link yet to lose */
 	run_stats(run);
-	if (run->stats.verdict_known) {
+	/* A sink that could not say it (no memory, a write that failed) is the only one who knows. */
+	if (run->stats.verdict_known && !(run->receiver && own_failure(err.sys_errno))) {
 		struct rcp_err none = {0};
 
 		run_end(run, &none);
@@ -461,13 +489,13 @@ static int init_handles(struct rcp_run *run, struct rcp_err *err)
 	if (rc)
 		return rcp_err_set(err, RCP_E_IO, -rc, "uv_loop_init", NULL, NULL);
 	run->loop_up = true;
+	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
+	if (rc) /* the only one that can fail: nothing is to be closed yet */
+		return rcp_err_set(err, RCP_E_IO, -rc, "uv_async_init", NULL, NULL);
 	uv_prepare_init(&run->loop, &run->prepare);
 	uv_timer_init(&run->loop, &run->tick);
 	uv_idle_init(&run->loop, &run->busy);
 	run->prepare.data = run->tick.data = run->cancel.data = run->pool_poll.data = run;
-	rc = uv_async_init(&run->loop, &run->cancel, on_cancel);
-	if (rc)
-		return rcp_err_set(err, RCP_E_IO, -rc, "uv_async_init", NULL, NULL);
 	uv_prepare_start(&run->prepare, on_prepare);
 	uv_timer_start(&run->tick, on_tick, TICK_MS, TICK_MS);
 	run->handles_up = true;
@@ -545,8 +573,6 @@ static void free_all(struct rcp_run *run)
 int run_loop(struct rcp_run *run)
 {
 	if (run->loop_up) {
-		if (!run->handles_up)
-			close_handles(run);
 		uv_run(&run->loop, UV_RUN_DEFAULT);
 	}
 	run_stats(run);
@@ -591,6 +617,7 @@ int request_add_path(struct rcp_request *req, const char *path, size_t len, stru
 			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
 		req->paths = p;
 		req->path_cap = cap;
+		p[req->path_count] = NULL; /* whatever comes now, the list has its end */
 	}
 	char *copy = rcp_span_dup(rcp_span_of(path, len));
 

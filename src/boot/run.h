@@ -142,6 +142,7 @@ struct rcp_run {
 	bool names_over, ready_said;
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
+	struct rcp_err pipe_err; /* why the last way of all can't */
 	struct rcp_err lost;	/* the peer is gone */
 	struct rcp_err ssh_end; /* ssh is gone; lost_ns: the first of the two */
 	int ssh_status;
@@ -172,6 +173,8 @@ struct rcp_run {
 	unsigned attempt_count, rounds, relinks; /* relinks: links that were lost */
 	bool had_link;
 	struct rcp_err relink; /* why the link was lost, until another one is tried */
+	struct rcp_err link_lost; /* the same, for good: the last one's */
+	uint16_t lost_id;	  /* which that was */
 	uint64_t relink_ns, relink_heard;
 	struct rcp_err fallback; /* why it is not RDMA */
 	uint16_t fallback_id;	 /* the attempt that said so; 0: none, or its other end has spoken, too */
@@ -211,6 +214,8 @@ void run_end(struct rcp_run *run, const struct rcp_err *cause);
 /* The peer is gone. Ends the run, once ssh (if there is one) had a moment to say why. */
 void run_lost(struct rcp_run *run, const struct rcp_err *err);
 void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning);
+/* There is not even memory for the run: tells it, returns the exit code. */
+int run_no_memory(const struct rcp_watch *watch);
 /* run_fault and run_end; an interruption that came meanwhile is the cause instead. */
 void run_fail(struct rcp_run *run, const struct rcp_err *err);
 /* Make the session's end of this run (walk or target, sender or receiver). */
@@ -249,6 +254,8 @@ void talk_turn(struct rcp_run *run);
 bool talk_message(struct rcp_run *run, const struct rcp_msg *msg);
 void talk_attempt_ready(struct rcp_attempt *a);
 void talk_say_fail(struct rcp_attempt *a, const struct rcp_err *cause);
+/* Why TCP or the pipe can't be had, for when nothing is left. */
+void talk_note_failed(struct rcp_attempt *a, const struct rcp_err *cause);
 void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause);
 void talk_session_over(struct rcp_run *run, const struct rcp_err *cause);
 void talk_rdma_look(struct rcp_run *run);

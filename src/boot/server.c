@@ -36,7 +36,7 @@ static void note_line(void *arg, enum rcp_log_level level, const char *text)
 	struct rcp_run *run = arg;
 	struct rcp_msg_note m = {.level = (uint8_t)level, .text = rcp_span_str(text)};
 
-	rcp_ctl_send(run->ctl, RCP_MSG_NOTE, &m);
+	rcp_ctl_send(run->ctl ? run->ctl : run->pipe, RCP_MSG_NOTE, &m);
 }
 
 /* ---- TCP ---- */
@@ -101,15 +101,21 @@ static void say_ready(struct rcp_run *run)
 	struct rcp_wr w = {.max = 4096};
 	struct rcp_err err = {0};
 	struct rcp_msg_ready m = {0};
-	bool tcp = run->req.transports != 1u << RCP_LINK_PIPE;
+	char text[1024];
+	bool tcp = run->req.transports != 1u << RCP_LINK_PIPE, must = !(run->req.transports & 1u << RCP_LINK_PIPE);
 	const char *connection = run->served ? served_connection(run) : getenv("SSH_CONNECTION");
 
 	if (tcp && !rcp_addrs_local(connection, run->req.family, &err, &run->addrs) &&
 	    !rcp_listen_new(&run->loop, &p, &listen_ops, run, &err, &run->listen)) {
 		m.port = rcp_listen_port(run->listen);
 		rcp_addrs_encode(&run->addrs, &w);
-		m.addrs = rcp_span_of(w.data, w.len);
+		m.addrs = rcp_span_of(w.data, w.bad ? 0 : w.len);
 	}
+	if (w.no_memory)
+		rcp_err_set(&err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
+	if (rcp_err_is(&err))
+		rcp_log(&run->log, must ? RCP_LOG_WARN : RCP_LOG_INFO, "no TCP port: %s",
+			rcp_err_format(&err, text, sizeof(text)));
 	run->ready_said = true;
 	rcp_ctl_send(run->pipe, RCP_MSG_READY, &m);
 	rcp_wr_free(&w);
@@ -148,7 +154,7 @@ static const char *start_refuse(const struct rcp_msg_start *m)
 	return NULL;
 }
 
-static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
+static int keep_start(struct rcp_request *q, const struct rcp_msg_start *m, struct rcp_err *err)
 {
 	q->role = (enum rcp_role)m->role;
 	q->transports = m->transports;
@@ -167,6 +173,9 @@ static void keep_start(struct rcp_request *q, const struct rcp_msg_start *m)
 	q->limit = m->limit_bytes_per_second;
 	q->target = rcp_span_dup(m->target);
 	q->source = m->source.len ? rcp_span_dup(m->source) : NULL;
+	if (!q->target || (m->source.len && !q->source))
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+	return 0;
 }
 
 static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
@@ -177,8 +186,7 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	struct rcp_err err = {0};
 
 	if (!why) {
-		keep_start(&run->req, m);
-		if (!run->req.target || take_excludes(&run->req, m->excludes, &err))
+		if (keep_start(&run->req, m, &err) || take_excludes(&run->req, m->excludes, &err))
 			why = "malformed patterns";
 	}
 	if (why) {
@@ -297,7 +305,7 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 	int code;
 
 	if (!run)
-		return RCP_EXIT_IO;
+		return run_no_memory(watch);
 	snprintf(run->host, sizeof(run->host), "initiator");
 	run->must_seal = o->encryption == RCP_ENCRYPTION_ALWAYS;
 	if (!run_init(run, watch, o->threads, 0, &err) &&

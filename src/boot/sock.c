@@ -100,3 +100,20 @@ void rcp_sock_tune(int fd, const struct rcp_sock_options *options)
 	if (options->timeout_ms)
 		tune_timeout(fd, options->timeout_ms);
 }
+
+int rcp_sock_say(int fd, const void *data, size_t len)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = send(fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		at += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}

@@ -42,4 +42,7 @@ int rcp_sock_new(int family, struct rcp_err *err);
  * none of them decides whether it works. */
 void rcp_sock_tune(int fd, const struct rcp_sock_options *options);
 
+/* The first few bytes on a new connection, whose buffer holds more than this: 0, or -1 with errno. */
+int rcp_sock_say(int fd, const void *data, size_t len);
+
 #endif

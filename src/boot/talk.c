@@ -108,7 +108,7 @@ static void say_caps(struct rcp_run *run)
 				 .chunk_bytes = run->req.chunk_bytes,
 				 .cpus = (uint16_t)(cpus > 0 ? cpus : 1),
 				 .streams = (uint16_t)run->req.streams,
-				 .ports = rcp_span_of(ports.data, ports.len)};
+				 .ports = rcp_span_of(ports.data, ports.bad ? 0 : ports.len)};
 
 	if (rcp_err_is(&run->rdma_err)) {
 		m.no_rdma = rcp_span_str(rcp_err_reason(&run->rdma_err));
@@ -154,7 +154,7 @@ static int take_caps(struct rcp_run *run, const struct rcp_msg_caps *m, struct r
 				     &run->peer_port_count);
 }
 
-static unsigned list_candidates(struct rcp_run *run)
+static int list_candidates(struct rcp_run *run, struct rcp_err *err)
 {
 	struct rcp_negotiate in = {.transports = run->req.transports,
 				   .connect = run->req.connect,
@@ -165,7 +165,10 @@ static unsigned list_candidates(struct rcp_run *run)
 	if (run->rdma)
 		in.mine = rcp_rdma_ports(run->rdma, &in.mine_count);
 	run->cands = calloc(RCP_CANDIDATES_MAX, sizeof(*run->cands));
-	return run->cands ? rcp_negotiate(&in, run->cands, RCP_CANDIDATES_MAX) : 0;
+	if (!run->cands)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	run->cand_count = rcp_negotiate(&in, run->cands, RCP_CANDIDATES_MAX);
+	return 0;
 }
 
 static void caps_complete(struct rcp_run *run)
@@ -175,13 +178,11 @@ static void caps_complete(struct rcp_run *run)
 	/* The peer's CAPS may have come before this end's was known. */
 	if (run->agreed_chunk > run->req.chunk_bytes)
 		run->agreed_chunk = run->req.chunk_bytes;
-	if (run_session_new(run, run->agreed_chunk, &err)) {
+	if (run_session_new(run, run->agreed_chunk, &err) || (run->initiator && list_candidates(run, &err))) {
 		run_fail(run, &err);
 		return;
 	}
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
-	if (run->initiator)
-		run->cand_count = list_candidates(run);
 }
 
 void talk_caps(struct rcp_run *run, const struct rcp_msg_caps *m)
@@ -248,13 +249,25 @@ const char *talk_fallback(struct rcp_run *run)
 	return run->fallback_text[0] ? run->fallback_text : NULL;
 }
 
+/* What was tried last, or was lost, says why nothing is left. */
+static const struct rcp_err *no_way_cause(const struct rcp_run *run)
+{
+	const struct rcp_err *const causes[] = {&run->tcp_err, &run->pipe_err, &run->link_lost};
+
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		if (rcp_err_is(causes[i]))
+			return causes[i];
+	}
+	return &run->fallback;
+}
+
 static void no_link(struct rcp_run *run)
 {
 	struct rcp_err err = {0};
 	const char *where;
 
 	if (run->req.transports & ~(1u << RCP_LINK_RDMA_CM | 1u << RCP_LINK_RDMA_OOB)) {
-		const struct rcp_err *e = rcp_err_is(&run->tcp_err) ? &run->tcp_err : &run->fallback;
+		const struct rcp_err *e = no_way_cause(run);
 
 		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, e->sys_errno, e->call, run->host,
 			    "no transport is left: %s", rcp_err_reason(e));
@@ -442,6 +455,16 @@ void talk_say_fail(struct rcp_attempt *a, const struct rcp_err *cause)
 	rcp_ctl_send(a->run->ctl, RCP_MSG_LINK_FAIL, &m);
 }
 
+void talk_note_failed(struct rcp_attempt *a, const struct rcp_err *cause)
+{
+	struct rcp_run *run = a->run;
+
+	if (a->cand.kind == RCP_LINK_TCP && !rcp_err_is(&run->tcp_err))
+		run->tcp_err = *cause;
+	if (a->cand.kind == RCP_LINK_PIPE)
+		run->pipe_err = *cause;
+}
+
 void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 {
 	struct rcp_run *run = a->run;
@@ -457,8 +480,7 @@ void talk_attempt_failed(struct rcp_attempt *a, const struct rcp_err *cause)
 		run->fallback = err;
 		run->fallback_id = a->id;
 	}
-	if (a->cand.kind == RCP_LINK_TCP && !rcp_err_is(&run->tcp_err))
-		run->tcp_err = err;
+	talk_note_failed(a, &err);
 	talk_say_fail(a, &err);
 	attempt_close(a);
 }

@@ -78,11 +78,11 @@ void talk_ring(struct rcp_run *run)
 	if (!a || a->id != m->link || a->state != ATTEMPT_USED || !run->sender)
 		return;
 	run->wait_ns = 0;
-	if (m->chunk_bytes != run->agreed_chunk || a->link->ops->ring_set(a->link, &ring, &err)) {
+	if (m->chunk_bytes != run->agreed_chunk) {
 		protocol(run, "a ring that can't be");
 		return;
 	}
-	if (sealing_start(a, m->generation, &err)) {
+	if (a->link->ops->ring_set(a->link, &ring, &err) || sealing_start(a, m->generation, &err)) {
 		run_fail(run, &err);
 		return;
 	}
@@ -114,12 +114,15 @@ static void on_fail(struct rcp_run *run, const struct rcp_msg_link_fail *m)
 			run->fallback = err;
 		run->fallback_id = 0;
 	}
+	if (m->link == run->lost_id)
+		run->link_lost = err; /* it was seen here first, without a reason */
 	if (!a || a->state >= ATTEMPT_CLOSING)
 		return;
 	rcp_log(&run->log, RCP_LOG_INFO, "%s failed at the other end: %s", a->cand.label,
 		rcp_err_format(&err, text, sizeof(text)));
 	if (talk_is_rdma(a->cand.kind) && !rcp_err_is(&run->fallback))
 		run->fallback = err;
+	talk_note_failed(a, &err);
 	if (a->state == ATTEMPT_USED)
 		rcp_link_close(a->link); /* the session then ends its use, and another way is tried */
 	else
@@ -282,6 +285,8 @@ static void relink(struct rcp_run *run, const struct rcp_err *cause)
 	run->relink = *cause;
 	if (!rcp_err_is(cause))
 		rcp_err_set(&run->relink, RCP_E_LINK, 0, "", run->host, "closed by the other end");
+	run->link_lost = run->relink;
+	run->lost_id = run->used ? run->used->id : 0;
 	run->relink_ns = rcp_now_ns();
 	if (run->ctl)
 		rcp_ctl_count(run->ctl, &run->relink_heard, &out);

@@ -164,7 +164,8 @@ static int make_ssl(struct rcp_tls *tls, struct rcp_err *err)
 		return ssl_err(err, RCP_E_IO, "SSL_new");
 	}
 	SSL_set_bio(tls->ssl, tls->in, tls->out);
-	SSL_set_app_data(tls->ssl, tls);
+	if (!SSL_set_app_data(tls->ssl, tls)) /* the callbacks find us by it */
+		return ssl_err(err, RCP_E_IO, "SSL_set_app_data");
 	if (tls->server)
 		SSL_set_accept_state(tls->ssl);
 	else

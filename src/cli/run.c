@@ -24,6 +24,7 @@ struct run {
 	struct cli_meter meter;
 	struct rcp_wr line; /* of JSON or --dry-run, reused */
 	bool out_failed;    /* standard output: told once, then left alone */
+	bool line_lost;	    /* there was no memory for a line of it */
 	bool summary_seen;
 	uint64_t json_ns; /* when the last progress event was written */
 	uint64_t files_ended;
@@ -51,8 +52,13 @@ int cli_run_print(struct cli_report *report, const struct rcp_wr *text)
 /* What was put into run->line goes to standard output. The copy goes on where nobody reads. */
 static void line_flush(struct run *run)
 {
-	if (!run->out_failed)
+	if (run->line.no_memory && !run->out_failed) { /* this line is lost; what comes next need not be */
+		if (!run->line_lost)
+			out_error(run->report, ENOMEM);
+		run->line_lost = true;
+	} else if (!run->out_failed) {
 		run->out_failed = cli_run_print(run->report, &run->line) != RCP_EXIT_OK;
+	}
 	rcp_wr_free(&run->line);
 	run->line = (struct rcp_wr){.max = LINE_MOST};
 }
@@ -194,7 +200,11 @@ static void on_summary(void *arg, const struct rcp_summary *summary)
 	cli_report_failures(run->report, &run->faults);
 	cli_report_resume(run->report, summary);
 	if (run->args->json) {
-		cli_json_summary(&run->line, summary, &run->faults);
+		struct rcp_summary s = *summary;
+
+		if (s.exit_code == RCP_EXIT_OK && run->line_lost)
+			s.exit_code = RCP_EXIT_IO;
+		cli_json_summary(&run->line, &s, &run->faults);
 		line_flush(run);
 	}
 }
@@ -252,7 +262,7 @@ int cli_run_copy(struct cli_args *args, struct cli_report *report)
 
 	if (!run.summary_seen) /* refused before it began: a script still gets its last line */
 		on_summary(&run, &(struct rcp_summary){.exit_code = code});
-	if (code == RCP_EXIT_OK && run.out_failed)
+	if (code == RCP_EXIT_OK && (run.out_failed || run.line_lost))
 		code = RCP_EXIT_IO;
 	run_free(&run);
 	cli_names_free(&names);
@@ -340,5 +350,5 @@ int cli_run_list(struct cli_args *args, struct cli_report *report)
 	}
 	rcp_copy_free(&copy);
 	run_free(&run);
-	return code == RCP_EXIT_OK && run.out_failed ? RCP_EXIT_IO : code;
+	return code == RCP_EXIT_OK && (run.out_failed || run.line_lost) ? RCP_EXIT_IO : code;
 }

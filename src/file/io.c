@@ -102,9 +102,20 @@ int rcp_io_pwrite(int fd, const void *buf, size_t len, uint64_t offset)
 	return 0;
 }
 
+int rcp_io_truncate(int fd, uint64_t size)
+{
+	int rc;
+
+	do
+		rc = ftruncate(fd, (off_t)size);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
 ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset)
 {
-	size_t whole = (len + RCP_DIRECT_ALIGN - 1) & ~(size_t)(RCP_DIRECT_ALIGN - 1), done = 0;
+	size_t whole = (len + RCP_DIRECT_ALIGN - 1) & ~(size_t)(RCP_DIRECT_ALIGN - 1);
+	size_t done = 0, end = 0;
 
 	while (done < len) {
 		ssize_t n = pread(fd, (char *)buf + done, whole - done, (off_t)(offset + done));
@@ -113,10 +124,15 @@ ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset)
 			continue;
 		if (n < 0)
 			return -1;
-		done += (size_t)n;
-		/* An odd count is the end of the file: to ask on from there would be unaligned. */
-		if (n == 0 || n % RCP_DIRECT_ALIGN)
+		size_t odd = (size_t)n % RCP_DIRECT_ALIGN;
+
+		done += (size_t)n - odd;
+		/* To ask on from an odd count would be unaligned. The same one twice is the end of the file. */
+		if (n == 0 || done + odd >= len || (odd && odd == end)) {
+			done += odd;
 			break;
+		}
+		end = odd;
 	}
 	return (ssize_t)(done < len ? done : len);
 }
@@ -185,9 +201,13 @@ int rcp_io_settle(int fd)
 	case ORDER_NONE:
 		return 0;
 	case ORDER_WRITEBACK:
-		return sync_file_range(fd, 0, 0,
-				       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-					       SYNC_FILE_RANGE_WAIT_AFTER);
+		if (sync_file_range(fd, 0, 0,
+				    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					    SYNC_FILE_RANGE_WAIT_AFTER) == 0)
+			return 0;
+		if (errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM) /* a filter's words */
+			return -1;
+		break;
 	case ORDER_SYNC:
 		break;
 	}

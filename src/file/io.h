@@ -30,6 +30,8 @@ int rcp_io_pwrite(int fd, const void *buf, size_t len, uint64_t offset);
  */
 #define RCP_DIRECT_ALIGN 4096u
 ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset);
+/* ftruncate that is not interrupted: 0, or -1 with errno. */
+int rcp_io_truncate(int fd, uint64_t size);
 
 /* Closes and sets -1; -1 is fine. Keeps errno. */
 void rcp_io_close(int *fd);

@@ -135,7 +135,7 @@ enum rcp_journal_state rcp_journal_load(int dir, const char *name,
 		j.seed = rcp_get_u32(header + 60);
 		read_records(&j, chunks, claim, arg);
 		/* A torn tail must not stand between good records and new ones. */
-		if (ftruncate(j.fd, (off_t)j.end) < 0)
+		if (rcp_io_truncate(j.fd, j.end) < 0)
 			state = RCP_JOURNAL_DAMAGED;
 	}
 	if (state != RCP_JOURNAL_GOOD)

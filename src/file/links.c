@@ -31,21 +31,23 @@ static bool grow(struct rcp_links *l)
 	return true;
 }
 
-const char *rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path)
+int rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path, const char **first)
 {
+	*first = NULL;
 	if ((links->used + 1) * 4 > links->cap * 3 && !grow(links))
-		return NULL;
+		return -1;
 	struct rcp_link_name *n = &links->of[slot_of(links->of, links->cap, dev, ino)];
 
+	*first = n->path;
 	if (n->path)
-		return n->path;
+		return 0;
 	n->path = strdup(path);
-	if (n->path) {
-		n->dev = dev;
-		n->ino = ino;
-		links->used++;
-	}
-	return NULL;
+	if (!n->path)
+		return -1;
+	n->dev = dev;
+	n->ino = ino;
+	links->used++;
+	return 0;
 }
 
 const char *rcp_links_find(const struct rcp_links *links, uint64_t dev, uint64_t ino)

@@ -17,10 +17,10 @@ struct rcp_links {
 };
 
 /*
- * The path that (dev, ino) was first seen under, or NULL: then it is remembered under `path`.
- * Without memory it is not, and the file is sent once more: never an error.
+ * *first: the path that (dev, ino) was first seen under, or NULL: then it is remembered under `path`.
+ * -1: there is no memory for that, and its other names would become files of their own.
  */
-const char *rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path);
+int rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path, const char **first);
 /* The path that (dev, ino) is remembered under, or NULL. */
 const char *rcp_links_find(const struct rcp_links *links, uint64_t dev, uint64_t ino);
 void rcp_links_free(struct rcp_links *links);

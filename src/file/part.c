@@ -135,12 +135,14 @@ int rcp_part_check_target(const struct rcp_part *part, struct rcp_err *err)
 	return 0;
 }
 
-static bool name_is_ours(const struct rcp_part *part, const struct stat *own)
+/* 1 yes, 0 no, -1 with errno: there is no knowing. */
+static int name_is_ours(const struct rcp_part *part, const struct stat *own)
 {
 	struct stat st;
 
-	return fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       rcp_io_same(&st, own);
+	if (fstatat(part->dir, part->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -1;
+	return rcp_io_same(&st, own);
 }
 
 #define LOCK_NAP_MS 50
@@ -188,12 +190,12 @@ static int lock_and_compare(struct rcp_part *part)
 	}
 	/* Any other answer: a file system without locks. Two copies are the user's to avoid there.
 	 */
-	if (fstat(part->fd, &st) < 0)
-		return -1;
-	if (!name_is_ours(part, &st)) {
+	int ours = fstat(part->fd, &st) < 0 ? -1 : name_is_ours(part, &st);
+
+	if (!ours)
 		errno = EAGAIN; /* its writer was just done with it */
+	if (ours <= 0)
 		return -1;
-	}
 	/* The umask took bits away when it was made; 0600 whatever it is. */
 	if ((st.st_mode & 07777) != 0600 && fchmod(part->fd, 0600) < 0 && errno != EPERM)
 		return -1;
@@ -245,9 +247,11 @@ static int still_ours(const struct rcp_part *part, struct rcp_err *err)
 {
 	struct stat st;
 
-	if (fstat(part->fd, &st) < 0)
+	int ours = fstat(part->fd, &st) < 0 ? -1 : name_is_ours(part, &st);
+
+	if (ours < 0)
 		return rcp_io_fail(err, errno, "fstat", part->shown);
-	if (name_is_ours(part, &st))
+	if (ours)
 		return 0;
 	if (dir_gone(part, "rename", err))
 		return (int)err->code;
@@ -282,7 +286,7 @@ void rcp_part_remove(struct rcp_part *part)
 {
 	struct stat st;
 
-	if (part->fd >= 0 && !part->placed && fstat(part->fd, &st) == 0 && name_is_ours(part, &st))
+	if (part->fd >= 0 && !part->placed && fstat(part->fd, &st) == 0 && name_is_ours(part, &st) > 0)
 		unlinkat(part->dir, part->name, 0);
 }
 

@@ -110,7 +110,7 @@ static int start_over(struct rcp_sink *s, struct rcp_err *err)
 {
 	rcp_journal_close(&s->journal);
 	unlinkat(s->part.dir, s->part.journal, 0);
-	if (s->part.found && ftruncate(s->part.fd, 0) < 0)
+	if (s->part.found && rcp_io_truncate(s->part.fd, 0) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", s->shown);
 	size_t words = (size_t)((s->chunks + 63) / 64);
 
@@ -161,7 +161,7 @@ int rcp_sink_take_up(struct rcp_sink *s, struct rcp_err *err)
 		return (int)err->code;
 	/* Longer than the source: whatever wrote that was not a run with this identity. */
 	if (fstat(s->part.fd, &st) == 0 && (uint64_t)st.st_size > s->id.size &&
-	    ftruncate(s->part.fd, (off_t)s->id.size) < 0)
+	    rcp_io_truncate(s->part.fd, s->id.size) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", s->shown);
 	if (s->sparse && s->journal.fd >= 0 && !empty_unclaimed(s)) {
 		rcp_sink_set_remark(s, "holes can't be made in the partial file: started over");

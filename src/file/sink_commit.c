@@ -122,7 +122,7 @@ static int set_size(int fd, uint64_t size, const char *shown, struct rcp_err *er
 
 	if (fstat(fd, &st) < 0)
 		return rcp_io_fail(err, errno, "fstat", shown);
-	if ((uint64_t)st.st_size != size && ftruncate(fd, (off_t)size) < 0)
+	if ((uint64_t)st.st_size != size && rcp_io_truncate(fd, size) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", shown);
 	return 0;
 }

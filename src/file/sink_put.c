@@ -68,7 +68,7 @@ static int write_named(struct put *put, struct rcp_err *err)
 {
 	struct rcp_part *part = &put->part;
 
-	if (part->found && ftruncate(part->fd, 0) < 0)
+	if (part->found && rcp_io_truncate(part->fd, 0) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", part->shown);
 	if (rcp_io_pwrite(part->fd, put->data, put->len, 0) < 0)
 		return rcp_io_fail(err, errno, "pwrite", part->shown);

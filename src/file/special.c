@@ -248,8 +248,8 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 	if (!rc)
 		rc = place(&at, make, err);
 	/* Also after a rename: between two names of one file it does nothing, and says 0. */
-	if (rc || entry->type == RCP_ENTRY_HARDLINK)
-		unlinkat(at.dir, make, 0);
+	if ((rc || entry->type == RCP_ENTRY_HARDLINK) && unlinkat(at.dir, make, 0) < 0 && errno != ENOENT && !rc)
+		rc = rcp_io_fail(err, errno, "unlink", shown);
 	rcp_part_close(&at);
 	return !rc && sync ? sync_top(root, path, shown, err) : rc;
 }

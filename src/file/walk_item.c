@@ -205,8 +205,9 @@ static int visit_leaf(struct rcp_walk *w, int dirfd, const char *name, bool nofo
 			    w->depth ? "skipped: a device, FIFO or socket" : "not a regular file",
 			    "use -a to copy such entries as what they are");
 	fill(w, st, type, &item->entry);
-	if (w->opt.archive && st->st_nlink > 1)
-		first = rcp_links_seen(&w->links, st->st_dev, st->st_ino, w->wire);
+	if (w->opt.archive && st->st_nlink > 1 &&
+	    rcp_links_seen(&w->links, st->st_dev, st->st_ino, w->wire, &first))
+		return rcp_walk_fail(w, err, ENOMEM, "malloc");
 	if (first) {
 		item->entry.type = RCP_ENTRY_HARDLINK;
 		item->entry.link = rcp_span_str(first);

@@ -85,7 +85,11 @@ int rcp_seal_new(const uint8_t key[RCP_SEAL_KEY], uint32_t generation, struct rc
 	s->cipher = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
 	s->idle = s->cipher ? machine_new(s) : NULL;
 	if (!s->idle) {
+		bool known = s->cipher != NULL;
+
 		rcp_seal_free(&s);
+		if (known)
+			return rcp_err_set(err, RCP_E_IO, ENOMEM, "EVP_CIPHER_CTX_new", "AES-256-GCM", NULL);
 		rcp_err_set(err, RCP_E_CONNECT, 0, "EVP_CIPHER_fetch", "AES-256-GCM",
 			    "this host's OpenSSL can't do it");
 		rcp_err_fix(err, "see its configuration, or go without: --encrypt=never");

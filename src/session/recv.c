@@ -55,6 +55,14 @@ void recv_break(struct rcp_receiver *r, const char *what)
 	rcp_receiver_stop(r, &err);
 }
 
+static void no_memory(struct rcp_receiver *r)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+	rcp_receiver_stop(r, &err);
+}
+
 /* ---- answers and results: runs of numbers, sent once a turn ---- */
 
 static void flush_answers(struct rcp_receiver *r)
@@ -62,6 +70,10 @@ static void flush_answers(struct rcp_receiver *r)
 	if (r->answer_run.count) {
 		rcp_rec_encode(&r->answers, RCP_REC_ANSWER, &r->answer_run);
 		r->answer_run.count = 0;
+	}
+	if (r->answers.bad) { /* the peer must not wait for what is not in it */
+		no_memory(r);
+		return;
 	}
 	if (!r->answers.len)
 		return;
@@ -98,6 +110,10 @@ static void flush_results(struct rcp_receiver *r)
 	if (r->result_run.count) {
 		rcp_rec_encode(&r->results, RCP_REC_RESULT, &r->result_run);
 		r->result_run.count = 0;
+	}
+	if (r->results.bad) { /* the peer must not wait for what is not in it */
+		no_memory(r);
+		return;
 	}
 	if (!r->results.len)
 		return;
@@ -189,13 +205,15 @@ static bool has_inode(uint8_t type)
 void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 {
 	struct rcp_receiver *r = e->r;
+	const char *first;
 
 	if (status == RCP_STATUS_WARNED)
 		tell_lost(e);
 	count_end(r, e, status);
 	/* What the target has under that name is then no file to link another name to. */
-	if ((is_failure(status) || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
-		rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path);
+	if ((is_failure(status) || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type) &&
+	    rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path, &first))
+		no_memory(r);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
 		result_with_error(r, e->id, status, e->err);
 		if (!r->stopping)

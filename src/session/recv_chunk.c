@@ -234,6 +234,7 @@ static void bundle_work(struct rcp_job *job)
 	if (c->bad)
 		return;
 	if (rcp_sink_puts_new(bundle_met, &err, &puts)) {
+		err.object[0] = 0; /* each by its own name */
 		for (uint32_t i = 0; i < c->small_count; i++)
 			recv_entry_met(c->small[i].entry, &err);
 		return;

@@ -35,23 +35,34 @@ static void batch_fault(struct walk_batch *b, const struct rcp_err *err, enum rc
 	b->faults[b->fault_count++] = (struct walk_fault){.err = *err, .severity = severity};
 }
 
+static bool batch_lost(struct walk_batch *b, const struct rcp_walk_item *item)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_IO, ENOMEM, "malloc", item->open_path, NULL);
+	batch_fault(b, &err, RCP_SEVERITY_ERROR);
+	return false;
+}
+
 static bool batch_add(struct walk_batch *b, struct rcp_walk_item *item)
 {
 	struct send_entry *e = entry_of(item);
+	size_t before = b->blob.len;
 
-	if (!e) {
-		struct rcp_err err = {0};
-
-		rcp_err_set(&err, RCP_E_IO, ENOMEM, "malloc", item->open_path, NULL);
-		batch_fault(b, &err, RCP_SEVERITY_ERROR);
-		return false;
-	}
+	if (!e)
+		return batch_lost(b, item);
 	e->s = b->s;
 	if (send_entry_was_done(e)) {
 		e->done_before = true;
 		item->entry.flags |= RCP_ENTRY_DONE;
 	}
 	rcp_rec_encode(&b->blob, RCP_REC_ENTRY, &item->entry);
+	if (b->blob.bad) { /* half of a record would spoil the others */
+		b->blob.bad = false;
+		b->blob.len = before;
+		send_entry_free(e);
+		return batch_lost(b, item);
+	}
 	if (b->tail)
 		b->tail->next = e;
 	else
@@ -91,7 +102,7 @@ static void batch_reset(struct walk_batch *b)
 	b->count = b->fault_count = 0;
 }
 
-/* No memory for the table: the entry can't be followed, so it is told as a fault of its own. */
+/* No memory for the table: the entry can't be followed, and the numbers of all after it would be others. */
 static void lose_entry(struct rcp_sender *s, struct send_entry *e)
 {
 	struct rcp_err err = {0};
@@ -111,7 +122,7 @@ static void batch_send(struct rcp_sender *s, struct walk_batch *b)
 		next = e->next;
 		e->next = NULL;
 		e->id = s->entries.next;
-		if (!rcp_idtab_add(&s->entries, e)) {
+		if (s->stopping || !rcp_idtab_add(&s->entries, e)) {
 			lose_entry(s, e);
 			continue;
 		}
@@ -121,7 +132,7 @@ static void batch_send(struct rcp_sender *s, struct walk_batch *b)
 			s->stats.bytes_seen += e->fid.size;
 		}
 	}
-	if (msg.count)
+	if (msg.count && !s->stopping)
 		s->env.send(s->env.arg, RCP_MSG_ENTRIES, &msg);
 }
 
@@ -142,7 +153,7 @@ static void walk_done(struct rcp_job *job)
 			s->stats.failed++;
 	}
 	batch_reset(b);
-	if (b->over) {
+	if (b->over && !s->stopping) {
 		struct rcp_msg_walk_end end = {.entries = s->entries.next,
 					       .files = s->stats.files_seen,
 					       .bytes = s->stats.bytes_seen};

@@ -327,15 +327,18 @@ static void hard_links(void **state)
 	expect(walk_all((const char *[]){"t", NULL}, &r), "D* t\nF t/a\nF t/alone\nF t/b\nE* t\n");
 	/* The table itself, past its first size. */
 	struct rcp_links links = {0};
+	const char *first;
 	char path[32];
 
 	for (uint64_t i = 0; i < 5000; i++) {
 		snprintf(path, sizeof(path), "p%u", (unsigned)i);
-		assert_null(rcp_links_seen(&links, i % 3, i, path));
+		assert_int_equal(rcp_links_seen(&links, i % 3, i, path, &first), 0);
+		assert_null(first);
 	}
 	for (uint64_t i = 0; i < 5000; i++) {
 		snprintf(path, sizeof(path), "p%u", (unsigned)i);
-		assert_string_equal(rcp_links_seen(&links, i % 3, i, "other"), path);
+		assert_int_equal(rcp_links_seen(&links, i % 3, i, "other", &first), 0);
+		assert_string_equal(first, path);
 	}
 	rcp_links_free(&links);
 }
