@@ -417,7 +417,7 @@ void talk_turn(struct rcp_run *run)
 		if (run->caps_heard)
 			caps_complete(run);
 	}
-	if (!run->caps_heard && !run->initiator && !run->ending)
+	if (!run->caps_heard && !run->ending)
 		waited_too_long(run, now, "did not say in time which links it has");
 	if (!run->caps_said || !run->caps_heard || run->ending)
 		return;

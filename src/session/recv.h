@@ -38,6 +38,7 @@ enum recv_state {
 struct recv_try {
 	uint64_t offset;
 	unsigned tries;
+	bool damaged; /* at least once */
 };
 
 struct recv_entry {
@@ -126,6 +127,7 @@ struct rcp_receiver {
 	uint32_t *held; /* with a limit: slots to be given back when their time comes; a ring of `slots` */
 	uint32_t held_at, held_count;
 	uint64_t budget_ns;
+	uint64_t moves; /* chunk events, ever */
 	uint64_t came; /* chunk events on this link, good or not */
 	uint64_t answered;
 	bool posted;
@@ -171,7 +173,8 @@ unsigned recv_lock_ms(const struct rcp_receiver *r);
 struct rcp_key recv_entry_key(const struct recv_entry *e);
 void recv_barrier_pump(struct rcp_receiver *r);
 void recv_checkpoint_due(struct recv_entry *e);
-bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length);
+/* damaged: it came, and was wrong; otherwise it never came. */
+bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length, bool damaged);
 
 /* recv_chunk.c */
 int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err);
