@@ -633,6 +633,7 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 	if (run->initiator && run->where.host && rcp_wanted_new(run->req.paths, pairs, err, &run->wanted))
 		return (int)err->code;
 	run->env.wanted = run->wanted;
+	run->env.excludes = run->req.excludes != NULL;
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
 }
 

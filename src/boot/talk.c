@@ -257,7 +257,7 @@ static void no_link(struct rcp_run *run)
 		const struct rcp_err *e = rcp_err_is(&run->tcp_err) ? &run->tcp_err : &run->fallback;
 
 		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, e->sys_errno, e->call, run->host,
-			    "no transport is left: %s", rcp_err_reason(e));
+			    "no transport is left: %s", rcp_err_is(e) ? rcp_err_reason(e) : "the last one was lost");
 		rcp_err_fix(&err, "--transport=auto tries every way; -v tells of each");
 	} else {
 		const struct rcp_err *e = fallback_cause(run, &where);

@@ -53,7 +53,7 @@ static void on_use(struct rcp_run *run, const struct rcp_msg_link_use *m)
 {
 	struct rcp_attempt *a = attempt_find(run, m->link);
 
-	if (run->initiator || m->link > run->next_id) {
+	if (run->initiator || !m->link || m->link > run->next_id) {
 		protocol(run, "use of a link that was not tried");
 		return;
 	}
@@ -94,8 +94,8 @@ void talk_ring(struct rcp_run *run)
 
 static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
 {
-	if (run->req.role != RCP_ROLE_SOURCE) {
-		protocol(run, "a ring from the source");
+	if (run->req.role != RCP_ROLE_SOURCE || !m->link) {
+		protocol(run, "a ring of no link, or from the source");
 		return;
 	}
 	run->ring = *m;

@@ -2,6 +2,7 @@
 #include "session/recv.h"
 
 #include "base/clock.h"
+#include "session/wanted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -259,6 +260,9 @@ static int on_walk_end(struct rcp_receiver *r, const struct rcp_msg_walk_end *m,
 {
 	if (r->walk_over || m->entries != r->entries.next)
 		return broken(err, "the number of entries differs");
+	/* Success would be all that is told of a copy of nothing. */
+	if (!m->entries && !r->stats.failed && r->env.wanted && !r->env.excludes && rcp_wanted_some(r->env.wanted))
+		return broken(err, "it names nothing of what was asked for");
 	r->walk_over = r->stats.walk_over = true;
 	return 0;
 }

@@ -200,9 +200,7 @@ static int on_again(struct rcp_sender *s, const struct rcp_msg_again *m, struct 
 
 	if (!e) {
 		s->agains++;
-		return m->entry - s->entries.base < UINT32_MAX / 2 && m->entry >= s->entries.next
-			       ? broken(err, "a re-send of an entry that never was")
-			       : 0;
+		return m->entry < s->entries.next ? 0 : broken(err, "a re-send of an entry that never was");
 	}
 	uint64_t cell = s->opt.chunk_bytes, size = e->fid.size;
 	bool small = size <= s->opt.bundle_bytes;

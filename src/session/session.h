@@ -38,6 +38,7 @@ struct rcp_session_env {
 	void (*over)(void *arg, const struct rcp_err *cause);
 	/* Initiator and sink: what was asked for, and nothing else is taken (session/wanted.h). NULL: anything. */
 	struct rcp_wanted *wanted;
+	bool excludes; /* some of it may be left out */
 	/* Initiator: the files that are done, also those of earlier sessions of this run. NULL: not kept. */
 	struct rcp_keys *done;
 };

@@ -107,6 +107,11 @@ int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct r
 	return 0;
 }
 
+bool rcp_wanted_some(const struct rcp_wanted *w)
+{
+	return !w->keys && w->count > 0;
+}
+
 void rcp_wanted_free(struct rcp_wanted **wanted)
 {
 	struct rcp_wanted *w = *wanted;

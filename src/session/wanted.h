@@ -17,6 +17,8 @@ struct rcp_wanted;
  * pairs: the first is a directory, the others are names below it. Nothing of them is kept by reference.
  */
 int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct rcp_wanted **out);
+/* Is there a path that must be named or told to have failed? Not where there are patterns to exclude it. */
+bool rcp_wanted_some(const struct rcp_wanted *wanted);
 void rcp_wanted_free(struct rcp_wanted **wanted);
 
 /*

@@ -300,20 +300,6 @@ static void start(struct evil *e)
 	evil_drain(e);
 }
 
-static void no_target(struct evil *e)
-{
-	char target[600];
-
-	snprintf(target, sizeof(target), "%s/w/target/%s", e->top, (const char *)e->c->data);
-	e->start.target = rcp_span_of(target, strlen(target));
-	if (!evil_greet(e))
-		return;
-	evil_act(e);
-	if (evil_request(e) && evil_control(e))
-		evil_link(e);
-	evil_drain(e);
-}
-
 /* ---- half-open ---- */
 
 static void hold(struct evil *e)
@@ -741,8 +727,6 @@ const struct evil_case evil_boot_cases[] = {
 	{"start: patterns that are no records", start, 3, "patterns", EVIL_I, .arg = 14},
 	{"start: bundles of 4 GiB", start, 0, NULL, EVIL_I, .arg = 15, .made = "f"},
 
-	{"start: a target in a directory that is not there", no_target, 1, "directory", EVIL_I, .data = "a/b/c"},
-	{"start: a target below a file", no_target, 1, NULL, EVIL_I, .data = "keep/b"},
 
 	{"proof: a wrong key", wrong_key, 0, NULL, EVIL_I | EVIL_TCP | EVIL_SEALED, .arg = 0, .made = "f"},
 	{"proof: a wrong session", wrong_key, 0, NULL, EVIL_I | EVIL_TCP, .arg = 1, .made = "f"},

@@ -454,6 +454,8 @@ static void link_fails(struct evil *e)
 	evil_act(e);
 	for (int i = 0; i < 100 && !e->gone && !e->aborted; i++)
 		evil_say(e, RCP_MSG_LINK_FAIL, &(struct rcp_msg_link_fail){.link = e->link_id, .text = rcp_span_str("no")});
+	if (e->initiator) /* which may try another, and has some time for it */
+		evil_hang_up(e);
 	evil_drain(e);
 }
 
@@ -492,17 +494,23 @@ const struct evil_case evil_sink_cases[] = {
 	{"again: for ever", bad_again, 3, BROKE, ALL_LINKS, .arg = 9},
 	{"again: of one that has its result", bad_again, 0, NULL, .arg = 10},
 
-	{"credit: none is out", bad_credit, 3, BROKE, ALL_LINKS, .arg = 0},
-	{"credit: beyond the ring", bad_credit, 3, BROKE, ALL_LINKS, .arg = 1},
-	{"credit: twice", bad_credit, 3, BROKE, ALL_LINKS, .arg = 2},
-	{"credit: the ring and beyond, at once", bad_credit, 3, BROKE, ALL_LINKS, .arg = 3},
-	{"credit: of slot 65535", bad_credit, 3, BROKE, ALL_LINKS, .arg = 4},
+	{"credit: none is out", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 0},
+	{"credit: none is out, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 0},
+	{"credit: beyond the ring", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 1},
+	{"credit: beyond the ring, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 1},
+	{"credit: twice", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 2},
+	{"credit: twice, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 2},
+	{"credit: the ring and beyond, at once", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 3},
+	{"credit: the ring and beyond, at once, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 3},
+	{"credit: of slot 65535", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 4},
+	{"credit: of slot 65535, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 4},
 	{"credit: three bytes", bad_credit, 3, BROKE, .arg = 5},
 	{"credit: of another generation", bad_credit, 3, BROKE, EVIL_TCP, .arg = 6},
 	{"gives no credit, and lives", no_credit, 6, "stands still", ALL_LINKS, .env = "RCP_TEST_STALL_MS=1500"},
 	{"gives no credit, and says for ever that it is at work", no_credit, 6, "stands still", .arg = 1, .env = "RCP_TEST_STALL_MS=500"},
 	{"asks for nothing, and lives", no_credit, 6, "stands still", .arg = 2, .env = "RCP_TEST_STALL_MS=1500"},
-	{"reads nothing, and lives", reads_nothing, 6, "stands still", ALL_LINKS, .env = "RCP_TEST_STALL_MS=1500", .want = "big"},
+	{"reads nothing, and lives", reads_nothing, 6, "stands still", EVIL_R | ALL_LINKS, .env = "RCP_TEST_STALL_MS=1500", .want = "big"},
+	{"reads nothing, and lives", reads_nothing, 6, NULL, EVIL_I | ALL_LINKS, .env = "RCP_TEST_STALL_MS=1500", .want = "big", .lines = -1},
 
 	{"ring: no slots", bad_ring, 3, BROKE, ALL_LINKS, .arg = 0},
 	{"ring: 2^32 - 1 slots", bad_ring, 3, BROKE, ALL_LINKS, .arg = 1},
@@ -520,16 +528,16 @@ const struct evil_case evil_sink_cases[] = {
 	{"result: status 4", bad_result, 3, BROKE, .arg = 3},
 	{"result: twice", bad_result, 3, BROKE, .arg = 4},
 	{"result: no records", bad_result, 3, BROKE, .arg = 5},
-	{"result: failed without a reason", bad_result, 1, NULL, .arg = 11},
-	{"result: of one under way", result_unasked, 1, "changed my mind", ALL_LINKS},
+	{"result: failed without a reason", bad_result, 3, "gave no reason", .arg = 11, .lines = -2},
+	{"result: of one under way", result_unasked, 1, "changed my mind", ALL_LINKS, .lines = -2},
 	{"result: as if interrupted", bad_result, 3, NULL, .arg = 12, .lines = -1},
 	{"verdict: before the results", bad_result, 3, BROKE, .arg = 6},
-	{"verdict: status 200", bad_result, 3, NULL, .arg = 7},
-	{"verdict: all is well, and a file failed", bad_result, 5, "the disk is full", .arg = 8},
-	{"verdict: some failed, and none did", bad_result, 1, NULL, .arg = 9},
-	{"verdict: twice", bad_result, 0, NULL, .arg = 10},
+	{"verdict: status 200", bad_result, 3, NULL, .arg = 7, .lines = -2},
+	{"verdict: all is well, and a file failed", bad_result, 5, "the disk is full", .arg = 8, .lines = -2},
+	{"verdict: some failed, and none did", bad_result, 1, NULL, .arg = 9, .lines = -2},
+	{"verdict: twice", bad_result, 3, BROKE, .arg = 10},
 
-	{"terminal escapes in a result", escapes, 1, "owned", .arg = 0},
+	{"terminal escapes in a result", escapes, 1, "owned", .arg = 0, .lines = -2},
 	{"terminal escapes in an abort", escapes, 5, NULL, .arg = 1, .lines = -1},
 	{"terminal escapes in a note", escapes, 0, "owned", EVIL_R, .arg = 2, .lines = 1},
 
@@ -541,7 +549,8 @@ const struct evil_case evil_sink_cases[] = {
 
 	{"hangs up after a chunk", hangs_up, 6, NULL, ALL_LINKS, .arg = 0},
 	{"hangs up in a message", hangs_up, 6, NULL, .arg = 1},
-	{"hangs up when all was sent", hangs_up, 6, NULL, .arg = 2},
-	{"the link fails 100 times", link_fails, 6, NULL, .arg = 0},
+	{"hangs up when all was sent", hangs_up, 6, NULL, .arg = 2, .lines = -2},
+	{"the link fails 100 times", link_fails, 6, "no transport is left", EVIL_R, .lines = 2},
+	{"the link fails 100 times", link_fails, 6, NULL, EVIL_I},
 	{0},
 };

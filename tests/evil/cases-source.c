@@ -164,6 +164,20 @@ static void unasked(struct evil *e)
 	evil_finish_source(e);
 }
 
+static void no_target(struct evil *e)
+{
+	char target[600];
+
+	snprintf(target, sizeof(target), "%s/w/target/%s", e->top, (const char *)e->c->data);
+	e->start.target = rcp_span_of(target, strlen(target));
+	if (!evil_greet(e))
+		return;
+	evil_act(e);
+	if (evil_request(e) && evil_control(e))
+		evil_link(e);
+	evil_drain(e);
+}
+
 /* ---- entries ---- */
 
 static void bad_entry(struct evil *e)
@@ -908,6 +922,9 @@ const struct evil_case evil_source_cases[] = {
 	{"type: 10", bad_entry, 3, "unknown type", .arg = 266},
 	{"type: 255", bad_entry, 3, "unknown type", .arg = 511},
 	{"xattrs: malformed", bad_entry, 3, BROKE, .arg = 9, .opts = "a"},
+
+	{"a target in a directory that is not there", no_target, 1, "directory", EVIL_I, .data = "a/b/c"},
+	{"a target below a file", no_target, 1, NULL, EVIL_I, .data = "keep/b"},
 
 	{"entries: begin at 1", bad_entries, 3, BROKE, .arg = 0},
 	{"entries: fewer than said", bad_entries, 3, BROKE, .arg = 1},

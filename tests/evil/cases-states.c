@@ -84,14 +84,20 @@ static void at_state(struct evil *e)
 
 static enum rcp_phase phase_of(enum state at, bool initiator)
 {
-	(void)initiator;
+	/* A victim that is an initiator says SWITCH as soon as it is told of no port. */
+	if (at == ASKED && !initiator)
+		return RCP_PHASE_TALK;
 	return at < SETTLED ? RCP_PHASE_BOOT : at < USED ? RCP_PHASE_TALK : RCP_PHASE_TALK | RCP_PHASE_COPY;
 }
 
 /* Nothing is wrong with it there: the victim waits for more, or ends as it would have. */
-static bool harmless(enum state at, unsigned number, bool source)
+static bool harmless(enum state at, unsigned number, bool source, bool initiator)
 {
 	switch (number) {
+	case RCP_MSG_READY:
+		return at == GREETED && !initiator;
+	case RCP_MSG_FAULT: /* the entry has failed, or one without a number has */
+		return source && at == COPYING;
 	case RCP_MSG_PING:
 	case RCP_MSG_NOTE:
 	case RCP_MSG_LINK_FAIL: /* of a link that is not (any more) */
@@ -115,19 +121,32 @@ const struct evil_case *evil_state_case(bool source, bool initiator, unsigned n)
 	if (n >= STATES * MESSAGES)
 		return NULL;
 	const struct rcp_msg_desc *d = rcp_msg_desc(number);
-	enum rcp_role role = at < SETTLED ? 0 : source ? RCP_ROLE_SOURCE : RCP_ROLE_SINK;
+	enum rcp_role role = at < SETTLED && (initiator || at < ASKED) ? 0 : source ? RCP_ROLE_SOURCE : RCP_ROLE_SINK;
 	bool legal = rcp_msg_legal(d, phase_of(at, initiator), initiator, role);
 
 	snprintf(name, sizeof(name), "%s %s", d->name, states[at]);
 	c = (struct evil_case){.name = name, .act = at_state, .status = 3, .says = "broke the protocol", .arg = (long)at, .len = n % MESSAGES};
-	if (legal && harmless(at, number, source)) {
-		c.status = at < USED ? 3 : at == JUDGED ? 0 : 6;
+	if (legal && harmless(at, number, source, initiator)) {
+		c.status = at < TRIED || (at == TRIED && initiator) ? 3 : at == TRIED ? -(1 << 3 | 1 << 6) : 6;
 		c.says = NULL;
 		c.data = "hang up";
 	}
-	if (at == JUDGED)
+	/* The verdict stands, whatever else is said: it is told or not, by which comes first. */
+	if (at == JUDGED) {
 		c.made = source ? "f" : NULL;
-	if (number == RCP_MSG_ABORT && legal)
+		c.status = -(1 << 0 | 1 << 3);
+		c.lines = -1;
 		c.says = NULL;
+	}
+	if (number == RCP_MSG_ABORT || number == RCP_MSG_NOTE || number == RCP_MSG_FAULT) /* it may hold no words, and a server repeats none */
+		c.lines = legal ? -1 : c.lines;
+	/* Told otherwise than as a broken protocol; or, of a ring for a link that is not, by what then never comes. */
+	if (number == RCP_MSG_ABORT || number == RCP_MSG_HELLO || number == RCP_MSG_START ||
+	    (number == RCP_MSG_FAULT && source) || (number == RCP_MSG_LINK_RING && !source))
+		c.says = legal ? NULL : c.says;
+	if (number == RCP_MSG_WALK_END && at == USED && source && initiator) { /* a copy of nothing */
+		c.status = 0;
+		c.says = NULL;
+	}
 	return &c;
 }

@@ -42,13 +42,14 @@ struct evil;
 struct evil_case {
 	const char *name;
 	void (*act)(struct evil *e);
-	int status;	  /* the victim's */
+	int status;	  /* the victim's; negative: -(1 << one | 1 << other) */
 	const char *says; /* in its one line; NULL: not looked at */
 	unsigned on;	  /* enum evil_as; default: both ends, the pipe */
 	const char *want; /* victim initiator: the sources it asks for; default "f" */
 	const char *opts; /* letters of options at both ends: r, a, p, and of one of them only: see main.c */
 	const char *made; /* names below target that may be there in the end, and are right */
-	int lines;	  /* of errors, in all; 0: one, or none with status 0; -1: not counted */
+	int lines;	  /* of errors, in all; 0: one, or none with status 0; -1: not counted;
+			   -2: told by an initiator, not by a server */
 	const char *env;  /* NAME=VALUE for the victim, which then has test hooks */
 	long arg, arg2;
 	const void *data;

@@ -211,15 +211,18 @@ static bool judge(const struct job *j, int status, const char *before, const cha
 {
 	char *err = file_text(j->top, "err"), *report = file_text(j->top, "report"), *said = file_text(j->top, "out");
 	int words = count_words(err, NULL) + (j->initiator ? count_words(report, "word: ") : 0);
-	int want = j->c->lines ? j->c->lines : j->c->status != 0;
+	bool own = j->c->lines == -2 && j->initiator; /* the evil end's own words: none for a server to repeat */
+	int want = j->c->lines == -2 ? !own : j->c->lines ? j->c->lines : j->c->status != 0;
 	bool good = tame(err, out);
 
-	if (status != j->c->status)
+	int wanted = j->c->status; /* negative: bits 1 << status of those that will do */
+
+	if (wanted < 0 ? status > 30 || !(-wanted & 1 << status) : status != wanted)
 		good = fprintf(out, "%s %d, not %d\n", status == 1000 ? "it did not end in time: status" : "exit status",
 			       status, j->c->status) < 0;
 	if (want >= 0 && words != want)
 		good = fprintf(out, "%d words of errors, not %d\n", words, want) < 0;
-	if (j->c->says && !strstr(err, j->c->says) && !(j->initiator && strstr(report, j->c->says)))
+	if (j->c->says && !own && !strstr(err, j->c->says) && !(j->initiator && strstr(report, j->c->says)))
 		good = fprintf(out, "it does not say: %s\n", j->c->says) < 0;
 	if (!strstr(report, "act: "))
 		good = fprintf(out, "the evil act was never reached\n") < 0;

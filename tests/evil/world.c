@@ -128,7 +128,7 @@ static void look(const char *base, const char *rel, const char *leave_out, struc
 		die(full);
 	snprintf(line, sizeof(line), "%s %o %lld %lld.%09ld %llu %08x %s", rel[0] ? rel : ".", st.st_mode,
 		 S_ISREG(st.st_mode) ? (long long)st.st_size : 0LL, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
-		 (unsigned long long)st.st_ino, S_ISREG(st.st_mode) ? crc_of(full) : 0u, link);
+		 (unsigned long long)st.st_ino, S_ISREG(st.st_mode) && st.st_size < 64 << 20 ? crc_of(full) : 0u, link);
 	add(l, strdup(line));
 	DIR *d = S_ISDIR(st.st_mode) ? opendir(full) : NULL;
 
