@@ -171,6 +171,7 @@ static void commit_work(struct rcp_job *job)
 
 	if (!(e->r->opt.flags & RCP_OPT_VERIFY) || !rcp_sink_verify(e->sink, &err))
 		rcp_sink_commit(e->sink, &e->meta, &err, &e->lost);
+	e->crc = rcp_err_is(&err) ? 0 : rcp_sink_crc(e->sink); /* of millions of chunks: not on the loop */
 	recv_entry_met(e, &err);
 }
 
@@ -183,7 +184,7 @@ static void commit_done(struct rcp_job *job)
 	if (e->met) {
 		recv_entry_fail(e, e->met);
 	} else if (e->state == RECV_COMMITTING) {
-		r->last_crc = rcp_sink_crc(e->sink);
+		r->last_crc = e->crc;
 		r->crc_files++;
 		rcp_sink_close(&e->sink, false);
 		r->open_files--;

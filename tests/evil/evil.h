@@ -179,7 +179,10 @@ bool evil_take_file(struct evil *e, uint32_t id); /* answer, chunks, credits, EN
 void evil_finish_sink(struct evil *e);
 
 /* ---- cases ---- */
-extern const struct evil_case evil_source_cases[], evil_sink_cases[], evil_boot_cases[];
+extern const struct evil_case evil_source_cases[], evil_chunk_cases[], evil_sink_cases[], evil_boot_cases[],
+	evil_link_cases[];
+/* The honest rest of a copy of "f", from a link in use on. */
+void evil_copy_f(struct evil *e);
 /* cases-states.c: name by number, NULL past the end. */
 const struct evil_case *evil_state_case(bool source, bool initiator, unsigned n);
 

@@ -25,7 +25,7 @@
 /* One case as it is run. */
 struct job {
 	const struct evil_case *c;
-	char list; /* s k b: source, sink, boot; S: states */
+	char list; /* which table: see find_case; S: states */
 	unsigned index;
 	bool initiator, source;
 	enum evil_as link;
@@ -43,7 +43,11 @@ static const struct evil_case *find_case(char list, bool source, bool initiator,
 {
 	if (list == 'S')
 		return evil_state_case(source, initiator, index);
-	const struct evil_case *c = list == 's' ? evil_source_cases : list == 'k' ? evil_sink_cases : evil_boot_cases;
+	const struct evil_case *c = list == 's'   ? evil_source_cases
+				    : list == 'c' ? evil_chunk_cases
+				    : list == 'k' ? evil_sink_cases
+				    : list == 'l' ? evil_link_cases
+						  : evil_boot_cases;
 
 	return &c[index];
 }
@@ -444,7 +448,10 @@ int main(int argc, char **argv)
 		return evil_daemon_main(getenv("RCP"), dir, getenv("EVIL_ONLY"));
 	if (!strcmp(list, "source") || !strcmp(list, "sink")) {
 		add_list('b', !strcmp(list, "source"));
+		add_list('l', !strcmp(list, "source"));
 		add_list(list[1] == 'o' ? 's' : 'k', list[1] == 'o');
+		if (list[1] == 'o')
+			add_list('c', true);
 	} else if (!strncmp(list, "states-", 7)) {
 		add_states(!strcmp(list + 7, "source"));
 	}
