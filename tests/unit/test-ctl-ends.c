@@ -277,7 +277,7 @@ static void expectations(void **state)
 
 	connect_pair(PIPES);
 	rcp_ctl_expect(I.ctl, 40, "READY");
-	rcp_ctl_send(R.ctl, RCP_MSG_READY, &(struct rcp_msg_ready){0});
+	rcp_ctl_send(R.ctl, RCP_MSG_ABORT, &(struct rcp_msg_abort){0});
 	run_ms(80);
 	assert_int_equal(I.down, 0);
 	/* A line for the user is not what was expected, or notes could go on for ever. */
