@@ -280,7 +280,7 @@ static void silence(struct rcp_ctl *ctl)
 
 static void ping(struct rcp_ctl *ctl)
 {
-	struct rcp_msg_ping m = {.token = uv_now(ctl->loop)};
+	struct rcp_msg_ping m = {.token = ctl->works ? 1 : 0};
 
 	ctl->last_out = uv_now(ctl->loop);
 	if (ctl_out_empty(ctl))
@@ -530,6 +530,22 @@ struct rcp_pipe_out rcp_ctl_pipe_out(struct rcp_ctl *ctl)
 {
 	return (struct rcp_pipe_out){
 		.arg = ctl, .send_chunk = out_chunk, .send = out_send, .wake = out_wake};
+}
+
+uint64_t rcp_ctl_moved(const struct rcp_ctl *ctl)
+{
+	return ctl ? ctl->moved : 0;
+}
+
+void rcp_ctl_set_works(struct rcp_ctl *ctl, bool works)
+{
+	if (ctl)
+		ctl->works = works;
+}
+
+bool rcp_ctl_peer_works(const struct rcp_ctl *ctl)
+{
+	return ctl && ctl->peer_works;
 }
 
 void rcp_ctl_count(const struct rcp_ctl *ctl, uint64_t *in_bytes, uint64_t *out_bytes)

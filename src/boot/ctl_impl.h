@@ -88,6 +88,8 @@ struct rcp_ctl {
 	uint8_t *chunk; /* being filled; NULL: none */
 	uint32_t chunk_slot, chunk_len, chunk_have;
 	uint64_t in_total;
+	uint64_t moved;   /* messages but PING and NOTE that came, bytes of chunks both ways */
+	bool works, peer_works; /* what PINGs say */
 
 	/* out */
 	struct ctl_seg *head, *tail;

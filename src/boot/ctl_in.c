@@ -155,9 +155,15 @@ static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *
 		ctl_die(ctl);
 		return;
 	}
-	if (type == RCP_MSG_PING)
+	if (type == RCP_MSG_PING) {
+		ctl->peer_works = msg.ping_.token != 0;
 		return;
-	ctl->expect_at = 0;
+	}
+	/* What is for the user alone is no step of the protocol. */
+	if (type != RCP_MSG_NOTE) {
+		ctl->expect_at = 0;
+		ctl->moved++;
+	}
 	ctl->ops->message(ctl->arg, &msg);
 }
 
@@ -208,6 +214,7 @@ static void fill_chunk(struct rcp_ctl *ctl)
 	memcpy(ctl->chunk + ctl->chunk_have, ctl->in + ctl->in_at, n);
 	ctl->in_at += n;
 	ctl->chunk_have += (uint32_t)n;
+	ctl->moved += n;
 	if (ctl->chunk_have == ctl->chunk_len)
 		deliver_chunk(ctl);
 }
@@ -305,6 +312,7 @@ static ssize_t read_some(struct rcp_ctl *ctl)
 		ctl->in_len += (size_t)n;
 	} else {
 		ctl->chunk_have += (uint32_t)n;
+		ctl->moved += (uint64_t)n;
 		if (ctl->chunk_have == ctl->chunk_len)
 			deliver_chunk(ctl);
 	}

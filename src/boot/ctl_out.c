@@ -184,8 +184,10 @@ static void consume(struct rcp_ctl *ctl, size_t bytes)
 		/* Exact before each done, which may queue more. */
 		ctl->head->at += n;
 		ctl->queued -= n;
-		if (ctl->head->ref)
+		if (ctl->head->ref) {
 			ctl->queued_chunks -= n;
+			ctl->moved += n;
+		}
 		bytes -= n;
 		if (n < left)
 			return;

@@ -106,11 +106,24 @@ static void start_race(struct rcp_run *run)
 
 /* ---- messages on the pipe ---- */
 
+static void out_of_turn(struct rcp_run *run, const char *what)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: %s", what);
+	run_fail(run, &err);
+}
+
 static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 {
 	char software[128];
 	struct rcp_err err = {0};
 
+	if (run->greeted) {
+		out_of_turn(run, "HELLO twice");
+		return;
+	}
+	run->greeted = true;
 	rcp_span_copy(m->software, software, sizeof(software));
 	if (m->magic != RCP_MAGIC || m->version_min > RCP_VERSION_MAX || m->version_max < RCP_VERSION_MIN) {
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host,
@@ -140,17 +153,13 @@ static void on_modules(struct rcp_run *run, const struct rcp_msg_modules *m)
 	char name[256], comment[1024];
 	int rc;
 
-	if (!run->options->list)
-		return;
 	while ((rc = rcp_rec_next(&rd, RCP_REC_LISTING, &rec)) > 0) {
 		if (run->watch.module)
 			run->watch.module(run->watch.arg, rcp_span_copy(rec.name, name, sizeof(name)),
 					  rec.writable != 0, rcp_span_copy(rec.comment, comment, sizeof(comment)));
 	}
 	if (rc < 0)
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: a malformed list");
-	if (rc < 0)
-		run_fail(run, &err);
+		out_of_turn(run, "a malformed list");
 	else
 		run_end(run, &err);
 }
@@ -159,8 +168,11 @@ static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
 {
 	struct rcp_err err = {0};
 
-	if (run->ready_said || rcp_addrs_decode(m->addrs, &err, &run->addrs)) {
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the peer broke the protocol: READY twice");
+	if (run->ready_said || run->options->list) {
+		out_of_turn(run, "READY out of turn");
+		return;
+	}
+	if (rcp_addrs_decode(m->addrs, &err, &run->addrs)) {
 		run_fail(run, &err);
 		return;
 	}
@@ -178,12 +190,16 @@ static void pipe_message(void *arg, const struct rcp_msg *msg)
 		return;
 	if (msg->type == RCP_MSG_HELLO)
 		on_hello(run, &msg->hello_);
+	else if (msg->type == RCP_MSG_ABORT || msg->type == RCP_MSG_NOTE)
+		talk_message(run, msg);
+	else if (!run->greeted)
+		out_of_turn(run, "a message before HELLO");
 	else if (msg->type == RCP_MSG_READY)
 		on_ready(run, &msg->ready_);
-	else if (msg->type == RCP_MSG_MODULES)
+	else if (msg->type == RCP_MSG_MODULES && run->options->list)
 		on_modules(run, &msg->modules_);
 	else
-		talk_message(run, msg); /* ABORT, NOTE */
+		out_of_turn(run, "a message out of turn");
 }
 
 static void pipe_down(void *arg, const struct rcp_err *cause)

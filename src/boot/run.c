@@ -2,6 +2,7 @@
 #include "boot/run.h"
 
 #include "base/clock.h"
+#include "session/wanted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -415,6 +416,8 @@ static void turn(struct rcp_run *run)
 	attempt_reap(run);
 	if (!run->ending)
 		lost_turn(run, now);
+	if (!run->ending && !run->local)
+		stall_turn(run, now);
 	if (!run->ending && run->served)
 		served_turn(run, now);
 	if (run->ending)
@@ -554,6 +557,7 @@ void run_forget(struct rcp_run *run)
 		rcp_target_forget(&run->target);
 	if (run->target_open)
 		rcp_target_free(&run->target);
+	rcp_wanted_free(&run->wanted);
 	free(run->peer_ports);
 	free(run->cands);
 	rcp_secret_wipe(run->secret, sizeof(run->secret));
@@ -659,6 +663,11 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 	run->target_open = true;
 	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY)))
 		rcp_target_remember(&run->target);
+	/* A responder takes what its initiator sends: that is who asks. */
+	if (run->initiator && run->where.host && rcp_wanted_new(run->req.paths, pairs, err, &run->wanted))
+		return (int)err->code;
+	run->env.wanted = run->wanted;
+	run->env.excludes = run->req.excludes != NULL;
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
 }
 

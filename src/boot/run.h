@@ -139,7 +139,10 @@ struct rcp_run {
 	union rcp_sa peer_addr; /* where TCP got through */
 	struct rcp_listen *listen;
 	uint64_t names_bytes;
-	bool names_over, ready_said;
+	bool names_over, ready_said, greeted; /* greeted: the peer's HELLO came */
+	unsigned notes;			      /* initiator: of the other end's lines */
+	struct rcp_wanted *wanted;	      /* initiator, sink: what was asked for */
+	uint64_t stall_moves, moved_ns, idle_ns; /* what has moved, since when no more, and since when nobody is at work */
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
 	struct rcp_err pipe_err; /* why the last way of all can't */
@@ -300,6 +303,9 @@ int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp
 /* The responder's first words on run->pipe, which has these callbacks; what comes then has its deadlines. */
 void server_greet(struct rcp_run *run);
 extern const struct rcp_ctl_ops server_pipe_ops;
+
+/* stall.c: ends a copy that stands still though both ends live. */
+void stall_turn(struct rcp_run *run, uint64_t now);
 
 /* daemon_dial.c: the initiator's run->pipe to a daemon, as ssh makes it otherwise. */
 int daemon_dial(struct rcp_run *run, const struct rcp_options *o, const struct rcp_ctl_ops *ops,

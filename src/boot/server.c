@@ -23,11 +23,10 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 
 #define NAMES_MOST (64u << 20) /* bytes of names that a daemon keeps for a client */
 
-/* More of the request is to come. Behind ssh its end is enough: there nobody's place is taken. */
+/* More of the request is to come. Behind ssh nobody's place is taken, but who holds it says no more either. */
 static void expect_more(struct rcp_run *run, const char *what)
 {
-	if (run->served)
-		rcp_ctl_expect(run->pipe, served_step_ms(run), what);
+	rcp_ctl_expect(run->pipe, run->served ? served_step_ms(run) : REQUEST_MS, what);
 }
 
 /* This end's warnings, and with -v of the initiator its other lines, travel as NOTE. */
@@ -143,6 +142,8 @@ static const char *start_refuse(const struct rcp_msg_start *m)
 {
 	if (m->role != RCP_ROLE_SOURCE && m->role != RCP_ROLE_SINK)
 		return "a role that there is not";
+	if (!(m->transports & (1u << RCP_LINK_RDMA_CM | 1u << RCP_LINK_RDMA_OOB | 1u << RCP_LINK_TCP | 1u << RCP_LINK_PIPE)))
+		return "no way for the data that there is";
 	if (m->flags & ~RCP_OPT_KNOWN)
 		return "options that this version does not know";
 	if (!m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes < RCP_CHUNK_BYTES_MIN ||
@@ -176,6 +177,15 @@ static int keep_start(struct rcp_request *q, const struct rcp_msg_start *m, stru
 	if (!q->target || (m->source.len && !q->source))
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
 	return 0;
+}
+
+/* Each message of the request has its turn, and comes once. */
+static void out_of_turn(struct rcp_run *run, const char *what)
+{
+	struct rcp_err err = {0};
+
+	rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s out of turn", what);
+	fail(run, &err);
 }
 
 static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
@@ -213,8 +223,10 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 	struct rcp_err err = {0};
 	int rc = 0;
 
-	if (!run->req.target || run->names_over || run->req.path_count > 10000000)
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: names out of turn");
+	if (!run->req.target || run->names_over || run->req.path_count > 10000000 || (!m->last && !m->paths.len)) {
+		out_of_turn(run, "names");
+		return;
+	}
 	run->names_bytes += m->paths.len;
 	if (run->served && run->names_bytes > NAMES_MOST)
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "more names than a daemon takes in one copy");
@@ -238,6 +250,11 @@ static void on_hello(struct rcp_run *run, const struct rcp_msg_hello *m)
 {
 	struct rcp_err err = {0};
 
+	if (run->greeted) {
+		out_of_turn(run, "HELLO");
+		return;
+	}
+	run->greeted = true;
 	run->peer_features = m->features;
 	expect_more(run, "request");
 	if (m->magic == RCP_MAGIC && m->version_min <= RCP_VERSION_MAX && m->version_max >= RCP_VERSION_MIN)
@@ -257,16 +274,20 @@ static void pipe_message(void *arg, const struct rcp_msg *msg)
 		return;
 	if (msg->type == RCP_MSG_HELLO)
 		on_hello(run, &msg->hello_);
+	else if (msg->type == RCP_MSG_ABORT)
+		talk_message(run, msg);
+	else if (!run->greeted)
+		out_of_turn(run, "a message before HELLO");
 	else if (msg->type == RCP_MSG_START)
 		on_start(run, &msg->start_);
 	else if (msg->type == RCP_MSG_NAMES)
 		on_names(run, &msg->names_);
 	else if (msg->type == RCP_MSG_MODULE)
 		served_module(run, &msg->module_);
-	else if (msg->type == RCP_MSG_SWITCH && run->ready_said && !run->ctl)
+	else if (msg->type == RCP_MSG_SWITCH && run->ready_said && !run->ctl && msg->switch_.to == RCP_SWITCH_PIPE)
 		settle(run, run->pipe);
 	else
-		talk_message(run, msg);
+		out_of_turn(run, rcp_msg_desc(msg->type)->name);
 }
 
 /* ssh's end is the end: there is nobody left to serve. */
@@ -292,7 +313,6 @@ void server_greet(struct rcp_run *run)
 				  .features = sealing_features(run),
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
-	rcp_ctl_expect(run->pipe, REQUEST_MS, "request");
 	expect_more(run, "request");
 	run->boot_ns = run->served ? rcp_now_ns() + BOOT_NS : 0;
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);

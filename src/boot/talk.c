@@ -270,7 +270,7 @@ static void no_link(struct rcp_run *run)
 		const struct rcp_err *e = no_way_cause(run);
 
 		rcp_err_set(&err, run->relinks ? RCP_E_LINK : RCP_E_CONNECT, e->sys_errno, e->call, run->host,
-			    "no transport is left: %s", rcp_err_reason(e));
+			    "no transport is left: %s", rcp_err_is(e) ? rcp_err_reason(e) : "the last one was lost");
 		rcp_err_fix(&err, "--transport=auto tries every way; -v tells of each");
 	} else {
 		const struct rcp_err *e = fallback_cause(run, &where);
@@ -430,7 +430,7 @@ void talk_turn(struct rcp_run *run)
 		if (run->caps_heard)
 			caps_complete(run);
 	}
-	if (!run->caps_heard && !run->initiator && !run->ending)
+	if (!run->caps_heard && !run->ending)
 		waited_too_long(run, now, "did not say in time which links it has");
 	if (!run->caps_said || !run->caps_heard || run->ending)
 		return;

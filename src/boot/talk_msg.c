@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NOTES_MOST 1000u
+
 /* ---- messages ---- */
 
 static void protocol(struct rcp_run *run, const char *what)
@@ -26,7 +28,7 @@ static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
 
 	if (run->initiator || m->link <= run->next_id || run->attempt_count >= RUN_ATTEMPTS_MAX ||
 	    !m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes != run->agreed_chunk ||
-	    m->streams > RUN_STREAMS_MAX) {
+	    m->streams > RUN_STREAMS_MAX || m->kind < RCP_LINK_RDMA_CM || m->kind > RCP_LINK_PIPE) {
 		protocol(run, "a link that can't be");
 		return;
 	}
@@ -51,7 +53,7 @@ static void on_use(struct rcp_run *run, const struct rcp_msg_link_use *m)
 {
 	struct rcp_attempt *a = attempt_find(run, m->link);
 
-	if (run->initiator || m->link > run->next_id) {
+	if (run->initiator || !m->link || m->link > run->next_id) {
 		protocol(run, "use of a link that was not tried");
 		return;
 	}
@@ -92,8 +94,8 @@ void talk_ring(struct rcp_run *run)
 
 static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
 {
-	if (run->req.role != RCP_ROLE_SOURCE) {
-		protocol(run, "a ring from the source");
+	if (run->req.role != RCP_ROLE_SOURCE || !m->link) {
+		protocol(run, "a ring of no link, or from the source");
 		return;
 	}
 	run->ring = *m;
@@ -179,6 +181,13 @@ static void on_note(struct rcp_run *run, const struct rcp_msg_note *m)
 
 	if (!run->initiator)
 		return;
+	/* Without -v there are few; who says more than that only means to fill a screen. */
+	if (!run->verbose && ++run->notes > NOTES_MOST) {
+		if (run->notes == NOTES_MOST + 1)
+			rcp_log(&run->log, RCP_LOG_WARN, "%s: more than %u lines: the others are left out", run->host,
+				NOTES_MOST);
+		return;
+	}
 	rcp_span_copy(m->text, text, sizeof(text));
 	rcp_log(&run->log, m->level ? RCP_LOG_INFO : RCP_LOG_WARN, "%s: %s", run->host,
 		rcp_name_escape(safe, sizeof(safe), text, strlen(text)));

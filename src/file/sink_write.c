@@ -94,14 +94,20 @@ uint32_t rcp_sink_chunk_crc(const struct rcp_sink *s, uint64_t index)
 
 uint32_t rcp_sink_crc(const struct rcp_sink *sink)
 {
-	/* Holes of a sparse file are many and alike. */
-	uint32_t hole = rcp_crc32_zeros(sink->chunk_bytes), crc = 0;
+	uint64_t hole = 0; /* bytes since the last chunk that was written: there may be terabytes of them */
+	uint32_t crc = 0;
 
 	for (uint64_t i = 0; i < sink->chunks; i++) {
 		uint32_t cell = rcp_sink_cell(sink, i);
-		bool plain_hole = cell == sink->chunk_bytes && !rcp_sink_is_written(sink, i);
 
-		crc = rcp_crc32_combine(crc, plain_hole ? hole : rcp_sink_chunk_crc(sink, i), cell);
+		if (!rcp_sink_is_written(sink, i)) {
+			hole += cell;
+			continue;
+		}
+		if (hole)
+			crc = rcp_crc32_combine(crc, rcp_crc32_zeros(hole), hole);
+		hole = 0;
+		crc = rcp_crc32_combine(crc, rcp_sink_chunk_crc(sink, i), cell);
 	}
-	return crc;
+	return hole ? rcp_crc32_combine(crc, rcp_crc32_zeros(hole), hole) : crc;
 }

@@ -131,6 +131,7 @@ struct rcp_link {
 	const struct rcp_link_events *events;
 	void *arg; /* for events; the owner may change both before `up` */
 	struct rcp_link_caps caps;
+	uint64_t moved; /* bytes both ways so far, where the link can tell before a chunk is whole */
 	/* The owner's, set before chunks flow, to outlive them: what they go sealed with; NULL: as they
 	 * are. Links themselves don't look at it: sender and receiver do the sealing. */
 	struct rcp_seal *seal;

@@ -236,7 +236,7 @@ static int take_credit(struct pipe *p, const struct rcp_msg *msg, struct rcp_err
 		if (!slot->post)
 			spare(p, rec.slot);
 	}
-	if (rc < 0)
+	if (rc < 0 || !msg->credit_.slots.len)
 		return broken(p, err, "malformed CREDIT", 0);
 	pipe_wake(p);
 	return 0;

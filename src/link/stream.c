@@ -144,8 +144,8 @@ static void on_patience(uv_timer_t *timer)
 	struct stream_loop *l = timer->data;
 	struct stream *s = &l->stream;
 
-	if (l->moved != s->moved && ++l->waited < CLOSE_PATIENCE_TIMES) {
-		l->moved = s->moved;
+	if (l->moved != s->link.moved && ++l->waited < CLOSE_PATIENCE_TIMES) {
+		l->moved = s->link.moved;
 		return;
 	}
 	/* All is with the network: that the peer has not closed its side is not our loss. */
@@ -164,7 +164,7 @@ static void begin_close(struct rcp_link *link)
 	if (l->stream.closing || l->leaving)
 		return;
 	l->stream.closing = true;
-	l->moved = l->stream.moved;
+	l->moved = l->stream.link.moved;
 	uv_timer_start(&l->patience, on_patience, CLOSE_PATIENCE_MS, CLOSE_PATIENCE_MS);
 	stream_wake(&l->stream);
 }
@@ -326,14 +326,14 @@ static void poll_failed(struct watch *w, struct stream_conn *c)
 	struct stream *s = c->stream;
 	int e = 0;
 	socklen_t len = sizeof(e);
-	uint64_t moved = s->moved;
+	uint64_t moved = s->link.moved;
 
 	w->events = 0;
 	if (s->role == RCP_ROLE_SOURCE)
 		stream_source_readable(c);
 	else
 		stream_sink_readable(c);
-	if (s->over || c->eof || moved != s->moved)
+	if (s->over || c->eof || moved != s->link.moved)
 		return;
 	getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &e, &len);
 	stream_fail(s, RCP_E_LINK, e, "poll", "the connection was lost");

@@ -66,7 +66,6 @@ struct stream {
 	bool closing; /* the owner wants it */
 	bool over;    /* no more I/O and no more events but sent(!ok) and down */
 	struct rcp_err cause;
-	uint64_t moved; /* bytes, both ways: the close deadline looks for progress */
 	uint8_t *slots; /* enum stream_slot of each */
 	uint32_t slot_count;
 

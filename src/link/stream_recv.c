@@ -54,7 +54,7 @@ static void credits_gone(struct stream *s, uint32_t n)
 	for (uint32_t i = s->credits_at / 4; i < (s->credits_at + n) / 4; i++)
 		s->slots[rcp_imm_slot(rcp_get_u32(s->credits + (size_t)4 * i))] = SLOT_PEER;
 	s->credits_at += n;
-	s->moved += n;
+	s->link.moved += n;
 	if (s->credits_at == s->credits_end)
 		s->credits_at = s->credits_end = 0;
 }
@@ -194,7 +194,7 @@ void stream_sink_readable(struct stream_conn *c)
 				c->eof = true;
 			return;
 		}
-		s->moved += (uint64_t)n;
+		s->link.moved += (uint64_t)n;
 		budget -= MIN((uint32_t)n, budget);
 		take(c, (uint32_t)n);
 		if ((size_t)n < asked)

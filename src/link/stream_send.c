@@ -235,7 +235,7 @@ static void send_turn(struct stream *s, struct stream_conn *c)
 		}
 		c->head->progress += (uint64_t)n;
 		c->queued -= (uint64_t)n;
-		s->moved += (uint64_t)n;
+		s->link.moved += (uint64_t)n;
 		budget -= MIN((uint64_t)n, budget);
 		if (c->head->progress == STREAM_HEAD + c->head->chunk.length)
 			complete(s, c);
@@ -321,7 +321,7 @@ void stream_source_readable(struct stream_conn *c)
 		stream_fail(s, RCP_E_CONNECT, 0, NULL,
 			    "the peer broke the protocol: bytes where none are due");
 	} else if (n > 0) {
-		s->moved += (uint64_t)n;
+		s->link.moved += (uint64_t)n;
 		credits(s, buf, (size_t)n);
 	} else if (n == 0 && s->closing) {
 		c->eof = true;

@@ -2,6 +2,7 @@
 #include "session/recv.h"
 
 #include "base/clock.h"
+#include "session/wanted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -284,6 +285,9 @@ static int on_walk_end(struct rcp_receiver *r, const struct rcp_msg_walk_end *m,
 {
 	if (r->walk_over || m->entries != r->entries.next)
 		return broken(err, "the number of entries differs");
+	/* Success would be all that is told of a copy of nothing. */
+	if (!m->entries && !r->stats.failed && r->env.wanted && !r->env.excludes && rcp_wanted_some(r->env.wanted))
+		return broken(err, "it names nothing of what was asked for");
 	r->walk_over = r->stats.walk_over = true;
 	return 0;
 }
@@ -388,6 +392,16 @@ static void say_verdict(struct rcp_receiver *r)
 	r->env.send(r->env.arg, RCP_MSG_VERDICT, &m);
 }
 
+/* It has its verdict, lives, and says no more: that is its affair. */
+static void miss_bye(struct rcp_receiver *r)
+{
+	if (!r->verdict || r->bye || !r->link || r->link_closing || r->losing ||
+	    r->env.now_ns(r->env.arg) - r->verdict_ns < RECV_BYE_NS)
+		return;
+	r->link_closing = true;
+	rcp_link_close(r->link);
+}
+
 /* The source hangs up with BYE, and its figures may come later than the link's end: another way. */
 static bool awaits_bye(const struct rcp_receiver *r)
 {
@@ -441,6 +455,7 @@ void rcp_receiver_turn(struct rcp_receiver *r)
 		flush_results(r);
 		recv_sweep(r);
 		say_verdict(r);
+		miss_bye(r);
 	}
 	turn_end(r);
 }
@@ -539,4 +554,14 @@ const struct rcp_session_stats *rcp_receiver_stats(struct rcp_receiver *r)
 		r->stats.current_size = e->fid.size;
 	}
 	return &r->stats;
+}
+
+bool rcp_receiver_works(const struct rcp_receiver *r)
+{
+	return r->jobs || r->held_count;
+}
+
+uint64_t rcp_receiver_moved(const struct rcp_receiver *r)
+{
+	return r->moves + (r->link ? r->link->moved : 0);
 }

@@ -38,6 +38,7 @@ enum recv_state {
 struct recv_try {
 	uint64_t offset;
 	unsigned tries;
+	bool damaged; /* at least once */
 };
 
 struct recv_entry {
@@ -56,6 +57,7 @@ struct recv_entry {
 	bool left; /* by --skip-existing: what is there is something else */
 	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
+	uint32_t crc; /* of the whole file, once it is committed */
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;
 	unsigned try_count;
@@ -128,6 +130,7 @@ struct rcp_receiver {
 	uint32_t *held; /* with a limit: slots to be given back when their time comes; a ring of `slots` */
 	uint32_t held_at, held_count;
 	uint64_t budget_ns;
+	uint64_t moves; /* chunk events, ever */
 	uint64_t came; /* chunk events on this link, good or not */
 	uint64_t answered;
 	bool posted;
@@ -173,7 +176,8 @@ unsigned recv_lock_ms(const struct rcp_receiver *r);
 struct rcp_key recv_entry_key(const struct recv_entry *e);
 void recv_barrier_pump(struct rcp_receiver *r);
 void recv_checkpoint_due(struct recv_entry *e);
-bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length);
+/* damaged: it came, and was wrong; otherwise it never came. */
+bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length, bool damaged);
 
 /* recv_chunk.c */
 int recv_chunks_attach(struct rcp_receiver *r, struct rcp_link *link, struct rcp_err *err);

@@ -145,7 +145,7 @@ static bool seal_refused(struct recv_chunk *c)
 	if (!e || e->state != RECV_RECEIVING || at % cell || at >= e->fid.size ||
 	    rcp_sink_holds(e->sink, at / cell))
 		return true;
-	recv_entry_again(e, at, e->fid.size - at < cell ? (uint32_t)(e->fid.size - at) : (uint32_t)cell);
+	recv_entry_again(e, at, e->fid.size - at < cell ? (uint32_t)(e->fid.size - at) : (uint32_t)cell, true);
 	return true;
 }
 
@@ -181,7 +181,7 @@ static void chunk_done(struct rcp_job *job)
 	} else if (c->bad) {
 		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC",
 			(unsigned long long)c->h.offset);
-		recv_entry_again(e, c->h.offset, c->h.length);
+		recv_entry_again(e, c->h.offset, c->h.length, true);
 	} else {
 		r->stats.bytes_moved += c->h.length;
 		r->stats.sealed_bytes += c->h.flags & RCP_CHUNK_SEALED ? c->h.length : 0;
@@ -250,7 +250,7 @@ static void small_done(struct rcp_receiver *r, struct recv_small *s, bool all_ba
 	if (e->state == RECV_PUTTING) { /* not failed by the source meanwhile */
 		if (all_bad || s->bad) {
 			e->state = RECV_WAITING;
-			recv_entry_again(e, 0, s->length);
+			recv_entry_again(e, 0, s->length, true);
 		} else if (e->met) {
 			recv_entry_fail(e, e->met);
 		} else {
@@ -331,6 +331,10 @@ static bool take_big(struct rcp_receiver *r, struct recv_chunk *c)
 {
 	struct recv_entry *e = rcp_idtab_get(&r->entries, c->h.entry);
 
+	if (!e && c->h.entry >= r->entries.next) {
+		recv_break(r, "a chunk of an entry that never was");
+		return false;
+	}
 	/* It failed, or became whole by a re-send, while this was on its way. */
 	if (!e || e->state == RECV_ENDING || e->state == RECV_COMMITTING)
 		return false;
@@ -418,6 +422,7 @@ void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_
 	uint8_t copy[RCP_CHUNK_HEADER];
 
 	r->came++;
+	r->moves++;
 	r->came_ns = r->env.now_ns(r->env.arg);
 	r->slots_busy++;
 	if (!c || c->taken) {
@@ -482,7 +487,7 @@ static unsigned sweep_big(struct recv_entry *e, unsigned room)
 	for (uint64_t at = 0; at < size && asked < room; at += cell) {
 		if (rcp_sink_holds(e->sink, at / cell))
 			continue;
-		if (!recv_entry_again(e, at, size - at < cell ? (uint32_t)(size - at) : (uint32_t)cell))
+		if (!recv_entry_again(e, at, size - at < cell ? (uint32_t)(size - at) : (uint32_t)cell, false))
 			break;
 		asked++;
 	}
@@ -504,7 +509,7 @@ static unsigned sweep_entry(struct recv_entry *e, unsigned room)
 	}
 	if (e->state == RECV_RECEIVING)
 		return sweep_big(e, room);
-	return recv_entry_again(e, 0, (uint32_t)e->fid.size);
+	return recv_entry_again(e, 0, (uint32_t)e->fid.size, false);
 }
 
 /* The source has posted everything it knows of. When that has come (or nothing comes any more),

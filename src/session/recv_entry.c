@@ -133,17 +133,21 @@ static struct recv_try *try_of(struct recv_entry *e, uint64_t offset)
 }
 
 /* False: tried often enough, the entry has failed. */
-bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length)
+bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length, bool damaged)
 {
 	struct recv_try *t = try_of(e, offset);
 	struct rcp_err err = {0};
 
+	if (t)
+		t->damaged |= damaged;
 	if (!t || t->tries >= RECV_TRIES) {
 		bool sealed = e->r->link && e->r->link->seal;
+		const char *what = t && !t->damaged ? "never arrived whole, sent"
+				   : sealed	    ? "came damaged or forged"
+						    : "had a wrong CRC";
 
 		rcp_err_set(&err, RCP_E_INTEGRITY, t ? 0 : ENOMEM, "", e->shown,
-			    "the chunk at offset %llu %s %u times", (unsigned long long)offset,
-			    sealed ? "came damaged or forged" : "had a wrong CRC", RECV_TRIES + 1);
+			    "the chunk at offset %llu %s %u times", (unsigned long long)offset, what, RECV_TRIES + 1);
 		rcp_err_fix(&err, "check cables, NICs and memory of both hosts%s; a rerun goes on from here",
 			    sealed ? ", and who can change what they send" : "");
 		recv_entry_fail(e, &err);
@@ -167,6 +171,7 @@ static void commit_work(struct rcp_job *job)
 
 	if (!(e->r->opt.flags & RCP_OPT_VERIFY) || !rcp_sink_verify(e->sink, &err))
 		rcp_sink_commit(e->sink, &e->meta, &err, &e->lost);
+	e->crc = rcp_err_is(&err) ? 0 : rcp_sink_crc(e->sink); /* of millions of chunks: not on the loop */
 	recv_entry_met(e, &err);
 }
 
@@ -179,7 +184,7 @@ static void commit_done(struct rcp_job *job)
 	if (e->met) {
 		recv_entry_fail(e, e->met);
 	} else if (e->state == RECV_COMMITTING) {
-		r->last_crc = rcp_sink_crc(e->sink);
+		r->last_crc = e->crc;
 		r->crc_files++;
 		rcp_sink_close(&e->sink, false);
 		r->open_files--;

@@ -2,6 +2,7 @@
 #include "session/recv.h"
 
 #include "file/beneath.h"
+#include "session/wanted.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -214,11 +215,23 @@ static void batch_done(struct rcp_job *job)
 	recv_barrier_pump(r);
 }
 
+/* What the end of the session leaves is freed with the table; thousands of jobs for it would take their time. */
+static void batches_drop(struct rcp_receiver *r)
+{
+	for (struct recv_batch *b; (b = r->batches);) {
+		r->batches = b->next;
+		free(b);
+	}
+	r->batch_tail = &r->batches;
+}
+
 static void batch_next(struct rcp_receiver *r)
 {
 	struct recv_batch *b = r->batches;
 
-	if (!b)
+	if (b && r->stopping)
+		batches_drop(r);
+	if (!b || r->stopping)
 		return;
 	b->job = (struct rcp_job){.work = batch_work, .done = batch_done};
 	recv_job(r, RCP_POOL_START, &b->job);
@@ -291,6 +304,31 @@ static const char *entry_refuse(const struct rcp_rec_entry *rec)
 	return NULL;
 }
 
+static int not_asked_for(const struct rcp_rec_entry *rec, struct rcp_err *err)
+{
+	return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: it names %.*s, which was not asked for",
+			   (int)(rec->path.len < 200 ? rec->path.len : 200), (const char *)rec->path.data);
+}
+
+/* Without -r there are no trees, without -a nothing but files and directories; an initiator knows the names, too. */
+static int check_wanted(struct rcp_receiver *r, const struct rcp_rec_entry *rec, struct rcp_err *err)
+{
+	bool dir = rec->type == RCP_ENTRY_DIR || rec->type == RCP_ENTRY_DIR_END;
+	bool below = memchr(rec->path.data, '/', rec->path.len) || dir;
+	bool inside = rec->flags & RCP_ENTRY_INSIDE;
+
+	if (!dir && rec->type != RCP_ENTRY_FILE && !(r->opt.flags & RCP_OPT_ARCHIVE))
+		return not_asked_for(rec, err);
+	if (below && !(r->opt.flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE | RCP_OPT_PAIRS)))
+		return not_asked_for(rec, err);
+	if (!r->env.wanted)
+		return 0;
+	if (!rcp_wanted_has(r->env.wanted, rec->path, inside, dir) ||
+	    (rec->type == RCP_ENTRY_HARDLINK && !rcp_wanted_has(r->env.wanted, rec->link, inside, false)))
+		return not_asked_for(rec, err);
+	return 0;
+}
+
 /* A copy of the record with all that it points to, in one allocation. NULL: no memory. */
 static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_rec_entry *rec)
 {
@@ -352,6 +390,8 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 
 	if (why)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", why);
+	if (check_wanted(r, rec, err))
+		return (int)err->code;
 	e = entry_keep(r, rec);
 	if (!e || !rcp_idtab_add(&r->entries, e)) {
 		free(e);
@@ -379,7 +419,7 @@ int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct
 	uint32_t count = 0;
 	int rc = 1;
 
-	if (m->first != r->entries.next || r->walk_over ||
+	if (m->first != r->entries.next || r->walk_over || !m->count ||
 	    r->entries.open + (uint64_t)m->count > RECV_ENTRIES_MAX)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
 				   "the peer broke the protocol: entries out of turn or too many");

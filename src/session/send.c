@@ -59,7 +59,7 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 {
 	struct rcp_rd r = rcp_rd_of(blob.data, blob.len);
 	struct rcp_rec_range range;
-	uint64_t at = 0;
+	uint64_t at = 0, cell = e->s->opt.chunk_bytes;
 	int rc;
 
 	if (!blob.len)
@@ -68,10 +68,12 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 	if (!e->have)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", e->open_path, NULL);
 	while ((rc = rcp_rec_next(&r, RCP_REC_RANGE, &range)) > 0) {
-		if (range.offset < at || range.length == 0 || range.offset > e->fid.size ||
+		if (range.offset < at || range.length == 0 || range.offset > e->fid.size || range.offset % cell ||
 		    range.length > e->fid.size - range.offset)
 			return broken(err, "ranges of a partial file that can't be");
 		at = range.offset + range.length;
+		if (at % cell && at != e->fid.size)
+			return broken(err, "ranges of a partial file that are no cells");
 		e->have[e->have_count++] = (struct send_range){range.offset, at};
 	}
 	return rc < 0 ? broken(err, "malformed ranges") : 0;
@@ -79,7 +81,7 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 
 static int take_answer(struct rcp_sender *s, const struct rcp_rec_answer *a, struct rcp_err *err)
 {
-	if (a->count > SEND_ENTRIES_MAX || (a->have.len && a->count != 1))
+	if (!a->count || a->count > SEND_ENTRIES_MAX || (a->have.len && a->count != 1))
 		return broken(err, "an answer for too many entries");
 	for (uint32_t i = 0; i < a->count; i++) {
 		struct send_entry *e = rcp_idtab_get(&s->entries, a->first + i);
@@ -101,6 +103,8 @@ static int on_answers(struct rcp_sender *s, const struct rcp_msg_answers *m, str
 	struct rcp_rec_answer a;
 	int rc;
 
+	if (!m->answers.len)
+		return broken(err, "no answers");
 	while ((rc = rcp_rec_next(&r, RCP_REC_ANSWER, &a)) > 0) {
 		if (take_answer(s, &a, err))
 			return (int)err->code;
@@ -141,6 +145,8 @@ static void entry_result(struct rcp_sender *s, struct send_entry *e, const struc
 		struct rcp_err err = {0};
 
 		RCP_ERR_FROM_WIRE(r, r->code, &err);
+		if (failed)
+			s->failed_code = rcp_code_worse(s->failed_code, err.code <= RCP_E_LINK ? err.code : RCP_E_CONNECT);
 		s->env.fault(s->env.arg, &err, !failed);
 	}
 	if (e->type == RCP_ENTRY_FILE) {
@@ -168,8 +174,10 @@ static int on_results(struct rcp_sender *s, const struct rcp_msg_results *m, str
 	struct rcp_rec_result r;
 	int rc;
 
+	if (!m->results.len)
+		return broken(err, "no results");
 	while ((rc = rcp_rec_next(&rd, RCP_REC_RESULT, &r)) > 0) {
-		if (r.count > SEND_ENTRIES_MAX || r.status > RCP_STATUS_LEFT_OUT)
+		if (!r.count || r.count > SEND_ENTRIES_MAX || r.status > RCP_STATUS_LEFT_OUT)
 			return broken(err, "a malformed result");
 		for (uint32_t i = 0; i < r.count; i++) {
 			struct send_entry *e = rcp_idtab_get(&s->entries, r.first + i);
@@ -192,9 +200,7 @@ static int on_again(struct rcp_sender *s, const struct rcp_msg_again *m, struct 
 
 	if (!e) {
 		s->agains++;
-		return m->entry - s->entries.base < UINT32_MAX / 2 && m->entry >= s->entries.next
-			       ? broken(err, "a re-send of an entry that never was")
-			       : 0;
+		return m->entry < s->entries.next ? 0 : broken(err, "a re-send of an entry that never was");
 	}
 	uint64_t cell = s->opt.chunk_bytes, size = e->fid.size;
 	bool small = size <= s->opt.bundle_bytes;
@@ -204,6 +210,9 @@ static int on_again(struct rcp_sender *s, const struct rcp_msg_again *m, struct 
 	    (small ? m->offset || m->length != size
 		   : m->offset >= size || m->offset % cell || m->length != want))
 		return broken(err, "a re-send that can't be");
+	/* Each cell is asked for a few times, or it would never end. */
+	if (e->agains++ >= SEND_AGAINS_EACH * (size / cell + 1))
+		return broken(err, "a re-send once too often");
 	struct send_again *a = calloc(1, sizeof(*a));
 
 	if (!a)
@@ -228,7 +237,8 @@ static void on_verdict(struct rcp_sender *s, const struct rcp_msg_verdict *m)
 				  .wait_credit_ns = s->stats.wait_credit_ns};
 
 	s->verdict = s->stats.verdict_known = true;
-	s->stats.verdict_code = m->code <= RCP_E_LINK ? (enum rcp_code)m->code : RCP_E_CONNECT;
+	/* A verdict that knows nothing of a file's failure does not undo it. */
+	s->stats.verdict_code = rcp_code_worse(m->code <= RCP_E_LINK ? (enum rcp_code)m->code : RCP_E_CONNECT, s->failed_code);
 	s->stats.resumed_bytes = m->resumed_bytes;
 	s->stats.resent_chunks = m->resent_chunks;
 	s->stats.wait_network_ns = m->wait_network_ns;
@@ -281,6 +291,7 @@ static void on_sent(void *arg, struct rcp_post *post, bool ok)
 	struct send_chunk *c = (struct send_chunk *)(void *)post;
 
 	s->posted--;
+	s->moves++;
 	if (ok)
 		s->stats.bytes_moved += c->entry ? c->length : c->length - 4 - 12 * (uint64_t)c->file_count;
 	else
@@ -438,6 +449,17 @@ void rcp_sender_turn(struct rcp_sender *s)
 
 /* ---- life ---- */
 
+/* What was lost with a link is no mark against the sink. */
+static void forget_agains(struct rcp_sender *s)
+{
+	for (uint32_t id = s->entries.base; id != s->entries.next; id++) {
+		struct send_entry *e = rcp_idtab_get(&s->entries, id);
+
+		if (e)
+			e->agains = 0;
+	}
+}
+
 void rcp_sender_attach(struct rcp_sender *s, struct rcp_link *link, uint32_t generation)
 {
 	s->link = link;
@@ -447,6 +469,7 @@ void rcp_sender_attach(struct rcp_sender *s, struct rcp_link *link, uint32_t gen
 	s->map_refused = false;
 	s->generation = generation;
 	s->posted_total = s->posted_said = 0;
+	forget_agains(s);
 	if (link->seal && s->opt.engine == RCP_ENGINE_MAPPED)
 		rcp_log(s->env.log, RCP_LOG_INFO, "source: staged, since what is sealed can't be sent from a mapping");
 	send_walk_pump(s);
@@ -550,4 +573,14 @@ const struct rcp_session_stats *rcp_sender_stats(struct rcp_sender *s)
 		s->stats.current_size = e->fid.size;
 	}
 	return &s->stats;
+}
+
+bool rcp_sender_works(const struct rcp_sender *s)
+{
+	return s->jobs || (s->ready && s->opt.limit_bytes_per_second && s->env.now_ns(s->env.arg) < s->budget_ns);
+}
+
+uint64_t rcp_sender_moved(const struct rcp_sender *s)
+{
+	return s->moves + s->sequence + (s->link ? s->link->moved : 0);
 }

@@ -19,6 +19,7 @@
 #define SEND_CHUNKS_MAX 32u	/* loaded or on their way at once */
 #define SEND_OPEN_MAX 192u	/* source files open at once */
 #define SEND_ENTRIES_MAX 8192u	/* offered and without a result */
+#define SEND_AGAINS_EACH 4u	/* re-sends of one cell on one link; a sink asks for no more than 3 */
 #define SEND_AGAIN_MAX 65536u	/* re-sends that the sink may have pending */
 #define SEND_BATCH_ENTRIES 256u /* per ENTRIES message */
 #define SEND_BATCH_BYTES 65536u
@@ -56,6 +57,7 @@ struct send_entry {
 	bool fills_holes; /* a mapping would: see rcp_source_fills_holes */
 	struct send_range *have;
 	size_t have_count, have_at;
+	uint64_t agains; /* of its cells, on this link */
 	struct send_window *window; /* the one that cursor is in; one reference */
 
 	struct rcp_job job;
@@ -165,6 +167,8 @@ struct rcp_sender {
 	uint64_t posted_total, posted_said; /* on this link */
 	uint64_t answered;		    /* files that the sink wants */
 	uint64_t agains;		    /* AGAIN messages that came */
+	uint64_t moves;			    /* `sent` events, ever */
+	enum rcp_code failed_code;	    /* worst of the results */
 	uint32_t generation;
 	uint64_t last_turn_ns, budget_ns; /* budget: when the limit allows the next post */
 };

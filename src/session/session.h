@@ -36,6 +36,9 @@ struct rcp_session_env {
 	 * to both ends (stats.verdict_code). Otherwise what ended it. May be followed by free.
 	 */
 	void (*over)(void *arg, const struct rcp_err *cause);
+	/* Initiator and sink: what was asked for, and nothing else is taken (session/wanted.h). NULL: anything. */
+	struct rcp_wanted *wanted;
+	bool excludes; /* some of it may be left out */
 	/* Initiator: the files that are done, also those of earlier sessions of this run. NULL: not kept. */
 	struct rcp_keys *done;
 };
@@ -78,6 +81,8 @@ enum rcp_code rcp_code_worse(enum rcp_code a, enum rcp_code b);
 /* "source", "network" or "sink": where the pipeline waited most; NULL where nothing waited. */
 const char *rcp_session_bottleneck(const struct rcp_session_stats *stats);
 
+struct rcp_wanted;
+
 /* ---- source ---- */
 struct rcp_sender;
 struct rcp_walk;
@@ -98,6 +103,10 @@ void rcp_sender_turn(struct rcp_sender *sender);
  * is down or detached. Also after an `over` for a lost link: then it comes once more. */
 void rcp_sender_stop(struct rcp_sender *sender, const struct rcp_err *cause);
 const struct rcp_session_stats *rcp_sender_stats(struct rcp_sender *sender);
+/* Is there something that this end itself is at (a disk, its limit), so that the other end has to wait? */
+bool rcp_sender_works(const struct rcp_sender *sender);
+/* Changes whenever something moves. */
+uint64_t rcp_sender_moved(const struct rcp_sender *sender);
 
 /* ---- sink ---- */
 struct rcp_receiver;
@@ -117,5 +126,7 @@ int rcp_receiver_message(struct rcp_receiver *receiver, const struct rcp_msg *ms
 void rcp_receiver_turn(struct rcp_receiver *receiver);
 void rcp_receiver_stop(struct rcp_receiver *receiver, const struct rcp_err *cause);
 const struct rcp_session_stats *rcp_receiver_stats(struct rcp_receiver *receiver);
+bool rcp_receiver_works(const struct rcp_receiver *receiver);
+uint64_t rcp_receiver_moved(const struct rcp_receiver *receiver);
 
 #endif

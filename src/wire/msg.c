@@ -1,5 +1,6 @@
 #include "wire/msg.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,5 +266,7 @@ void rcp_err_from_wire(unsigned code, uint32_t sys_errno, struct rcp_span call,
 		    rcp_span_copy(object, name, sizeof(name)), NULL);
 	rcp_span_copy(call, err->call, sizeof(err->call));
 	rcp_span_copy(text, err->text, sizeof(err->text));
+	if (!text.len && !err->sys_errno)
+		snprintf(err->text, sizeof(err->text), "failed, and the other end gave no reason");
 	rcp_span_copy(fix, err->fix, sizeof(err->fix));
 }

@@ -277,9 +277,18 @@ static void expectations(void **state)
 
 	connect_pair(PIPES);
 	rcp_ctl_expect(I.ctl, 40, "READY");
-	send_note(&R, "in time");
+	rcp_ctl_send(R.ctl, RCP_MSG_ABORT, &(struct rcp_msg_abort){0});
 	run_ms(80);
 	assert_int_equal(I.down, 0);
+	/* A line for the user is not what was expected, or notes could go on for ever. */
+	rcp_ctl_expect(I.ctl, 40, "READY");
+	send_note(&R, "wait");
+	assert_true(until(&I.down));
+	assert_refused(&I, "no READY from the peer within");
+	teardown(state);
+	setup(state);
+
+	connect_pair(PIPES);
 	rcp_ctl_expect(I.ctl, 40, "READY");
 	assert_true(until(&I.down));
 	assert_refused(&I, "no READY from the peer within");

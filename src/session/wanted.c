@@ -1,0 +1,172 @@
+#include "session/wanted.h"
+
+#include "base/keys.h"
+#include "file/beneath.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Kinds of names below a root, in the set. */
+enum { LISTED, ON_THE_WAY };
+
+struct wanted_name {
+	char *name; /* last component: literal or pattern */
+	bool any;   /* a home directory's or a module's: only the other end knows it, and it has one */
+};
+
+struct rcp_wanted {
+	struct wanted_name *names;
+	size_t count;
+	bool inside;	       /* an argument without a name is among them */
+	struct rcp_keys *keys; /* pairs; NULL: none */
+};
+
+static struct rcp_key key_of(const struct rcp_wanted *w, const void *path, size_t len, int kind)
+{
+	return rcp_keys_key(w->keys, path, len, (uint64_t)kind, 0);
+}
+
+static int no_memory(struct rcp_err *err)
+{
+	return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+}
+
+/* A name below the root, and the directories on the way to it. */
+static int add_pair(struct rcp_wanted *w, const char *name, struct rcp_err *err)
+{
+	char *path = malloc(strlen(name) + 1);
+	int rc = 0;
+
+	if (!path)
+		return no_memory(err);
+	size_t len = rcp_path_join(name, path);
+
+	for (size_t i = 1; i < len && rc >= 0; i++) {
+		if (path[i] == '/')
+			rc = rcp_keys_add(w->keys, key_of(w, path, i, ON_THE_WAY));
+	}
+	if (rc >= 0 && len)
+		rc = rcp_keys_add(w->keys, key_of(w, path, len, LISTED));
+	free(path);
+	return rc < 0 ? no_memory(err) : 0;
+}
+
+/* As the walk names its argument: see name_argument in file/walk_arg.c. */
+static void add_path(struct rcp_wanted *w, const char *path, struct wanted_name *n)
+{
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	size_t at = len;
+
+	while (at && path[at - 1] != '/')
+		at--;
+	bool whole = at == 0 || len <= 1, dots = len - at <= 2 && strspn(path + at, ".") >= len - at;
+
+	n->any = whole && (len == 0 || path[0] == '~' || path[0] == '/' || (len == 1 && path[0] == '.'));
+	if (n->any || dots)
+		w->inside = true;
+	n->name = dots || n->any ? NULL : strndup(path + at, len - at);
+}
+
+int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct rcp_wanted **out)
+{
+	struct rcp_wanted *w = calloc(1, sizeof(*w));
+	size_t count = 0;
+
+	*out = NULL;
+	while (paths && paths[count])
+		count++;
+	if (!w)
+		return no_memory(err);
+	if (pairs) {
+		w->keys = rcp_keys_new(NULL);
+		for (size_t i = 1; i < count && w->keys && !rcp_err_is(err); i++)
+			add_pair(w, paths[i], err);
+	} else {
+		w->names = calloc(count + 1, sizeof(*w->names));
+		for (; w->names && w->count < count; w->count++) {
+			struct wanted_name *n = &w->names[w->count];
+
+			add_path(w, paths[w->count], n);
+			if (!n->name && !n->any && !w->inside)
+				no_memory(err);
+		}
+	}
+	if (pairs ? !w->keys : !w->names)
+		no_memory(err);
+	if (rcp_err_is(err)) {
+		rcp_wanted_free(&w);
+		return (int)err->code;
+	}
+	*out = w;
+	return 0;
+}
+
+bool rcp_wanted_some(const struct rcp_wanted *w)
+{
+	return !w->keys && w->count > 0;
+}
+
+void rcp_wanted_free(struct rcp_wanted **wanted)
+{
+	struct rcp_wanted *w = *wanted;
+
+	*wanted = NULL;
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->count; i++)
+		free(w->names[i].name);
+	free(w->names);
+	rcp_keys_free(&w->keys);
+	free(w);
+}
+
+/* It is listed, below what is, or on the way there. */
+static bool has_pair(const struct rcp_wanted *w, struct rcp_span path, bool dir)
+{
+	for (size_t i = 1; i <= path.len; i++) {
+		if ((i == path.len || path.data[i] == '/') && rcp_keys_has(w->keys, key_of(w, path.data, i, LISTED)))
+			return true;
+	}
+	return dir && rcp_keys_has(w->keys, key_of(w, path.data, path.len, ON_THE_WAY));
+}
+
+/* glob(3)'s rules, by which the other end expands it, or the very name where that is there. */
+static bool matches(struct wanted_name *n, const char *name)
+{
+	if (n->any && !n->name)
+		n->name = strdup(name); /* the one it has */
+	if (!n->name)
+		return false;
+	return strcmp(n->name, name) == 0 || (!n->any && fnmatch(n->name, name, FNM_PERIOD) == 0);
+}
+
+bool rcp_wanted_has(struct rcp_wanted *w, struct rcp_span path, bool inside, bool dir)
+{
+	char first[NAME_MAX + 1];
+
+	if (w->keys)
+		return has_pair(w, path, dir);
+	if (inside && w->inside)
+		return true;
+	const uint8_t *slash = memchr(path.data, '/', path.len);
+	size_t len = slash ? (size_t)(slash - path.data) : path.len;
+
+	if (inside || len > NAME_MAX)
+		return false;
+	memcpy(first, path.data, len);
+	first[len] = 0;
+	/* Names that are known go first, so that they are not taken for one that is not. */
+	for (int any = 0; any < 2; any++) {
+		for (size_t i = 0; i < w->count; i++) {
+			if (w->names[i].any == (any == 1) && matches(&w->names[i], first))
+				return true;
+		}
+	}
+	return false;
+}

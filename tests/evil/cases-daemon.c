@@ -1,0 +1,341 @@
+/* An evil client against a daemon: keys and proofs, requests out of turn, connections held open. The daemon must
+ * serve an honest one after each. */
+#include "evil.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *rcp_program;
+static char top[600];
+static uint16_t port;
+static uint8_t key[RCP_TLS_KEY];
+static unsigned number, bad;
+
+struct daemon_case {
+	const char *name, *says; /* NULL: it hangs up without a word */
+	bool (*act)(struct evil *e);
+	long arg;
+};
+
+static void die(const char *what)
+{
+	printf("Bail out! %s\n", what);
+	exit(1);
+}
+
+static void put_text(const char *name, mode_t mode, const char *text)
+{
+	char path[700];
+
+	snprintf(path, sizeof(path), "%s/%s", top, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd))
+		die(path);
+}
+
+static int run_rcp(const char *const *argv, const char *err)
+{
+	char log[700];
+	struct victim v = {.argv = argv, .cwd = top, .err = log, .out = "/dev/null", .in_fd = -1, .out_fd = -1};
+
+	snprintf(log, sizeof(log), "%s/log/%s", top, err);
+	return victim_start(&v) ? victim_wait(&v, 30) : 999;
+}
+
+/* A line of a key file: name, 64 hexadecimal digits. */
+static void read_key(void)
+{
+	char path[700], line[400] = "", *at;
+
+	snprintf(path, sizeof(path), "%s/keys/eve.key", top);
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f) && line[0] == '#')
+		;
+	if (f)
+		fclose(f);
+	at = strrchr(line, ' ') ? strrchr(line, ' ') + 1 : line;
+	for (size_t i = 0; i < sizeof(key); i++) {
+		unsigned byte;
+
+		if (sscanf(at + 2 * i, "%2x", &byte) != 1)
+			die("the key file is not as it was");
+		key[i] = (uint8_t)byte;
+	}
+}
+
+static bool start_daemon(struct victim *v, const char *const *argv, const char *log)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	char conf[2500];
+
+	for (int try = 0; try < 8; try++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		at.sin_port = 0;
+		if (bind(fd, (const struct sockaddr *)(const void *)&at, sizeof(at)) ||
+		    getsockname(fd, (struct sockaddr *)(void *)&at, &len))
+			die("bind");
+		close(fd);
+		port = ntohs(at.sin_port);
+		snprintf(conf, sizeof(conf), "listen = 127.0.0.1\nport = %u\nkeys = %s/keys\nhandshake-seconds = 2\n[m]\npath = %s/w/target\n"
+			 "writable = yes\nkeys = eve\n%s", port, top, top, geteuid() ? "" : "user = root\n");
+		put_text("conf", 0600, conf);
+		*v = (struct victim){.argv = argv, .cwd = top, .err = log, .out = "/dev/null", .in_fd = -1, .out_fd = -1};
+		if (!victim_start(v))
+			return false;
+		for (uint64_t until = evil_now() + 10 * RCP_SEC; evil_now() < until;) {
+			int c = evil_dial(port);
+
+			if (c >= 0) {
+				close(c);
+				return true;
+			}
+			nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		}
+		kill(v->pid, SIGKILL);
+		victim_wait(v, 5);
+	}
+	return false;
+}
+
+/* ---- cases: true where the daemon's end did as it should ---- */
+
+static bool hangs_up(struct evil *e)
+{
+	evil_drain(e);
+	return evil_now() < e->until_ns;
+}
+
+static bool proves(struct evil *e)
+{
+	uint8_t wrong[RCP_TLS_KEY];
+
+	memcpy(wrong, key, sizeof(wrong));
+	wrong[0] ^= e->c->arg == 0;
+	bool in = evil_tls(e, evil_dial(port), false, e->c->arg == 1 ? "mallory" : e->c->arg == 2 ? "eve\033[31m" : "eve", wrong);
+
+	e->ctl = &e->tcp;
+	return !in || (!evil_get(e) && !e->aborted); /* TLS 1.3: a client knows last */
+}
+
+/* What an honest client said once, on a connection of its own. */
+static bool replays(struct evil *e)
+{
+	struct rcp_tls_params p = {.identity = "eve", .key = key};
+	struct rcp_tls *tls = NULL;
+	uint8_t first[4096], raw[4096], second[4096];
+	struct rcp_err err = {0};
+	struct pollfd w = {.events = POLLIN};
+
+	if (rcp_tls_new(&p, &err, &tls))
+		return false;
+	rcp_tls_handshake(tls, &err);
+	size_t n = rcp_tls_pull(tls, first, sizeof(first));
+	int a = evil_dial(port), b = evil_dial(port);
+
+	send(a, first, n, MSG_NOSIGNAL);
+	w.fd = a;
+	poll(&w, 1, 5000);
+	ssize_t got = recv(a, raw, sizeof(raw), 0);
+
+	if (got > 0)
+		rcp_tls_feed(tls, raw, (size_t)got, &err);
+	rcp_tls_handshake(tls, &err);
+	size_t m = rcp_tls_pull(tls, second, sizeof(second));
+
+	/* The proof of the first connection, where the second one asks for its own. */
+	send(b, first, n, MSG_NOSIGNAL);
+	w.fd = b;
+	poll(&w, 1, 5000);
+	got = recv(b, raw, sizeof(raw), 0);
+	send(b, second, m, MSG_NOSIGNAL);
+	e->pipe = (struct evil_chan){.rfd = b, .wfd = b};
+	bool good = got > 0 && m > 0;
+
+	for (uint64_t until = evil_now() + 8 * RCP_SEC; good && evil_now() < until;) {
+		poll(&w, 1, 500);
+		got = recv(b, raw, sizeof(raw), MSG_DONTWAIT);
+		if (got == 0 || (got < 0 && poll(&w, 1, 0) > 0))
+			break;
+		good = evil_now() + 500 * RCP_MS < until;
+	}
+	close(a);
+	rcp_tls_free(&tls);
+	return good;
+}
+
+static bool request(struct evil *e)
+{
+	struct rcp_msg_module m = {.name = rcp_span_str("m")}, up = {.name = rcp_span_str("../m\033[31m")};
+
+	if (!evil_tls(e, evil_dial(port), false, "eve", key))
+		return false;
+	e->ctl = &e->tcp;
+	switch (e->c->arg) {
+	case 0:
+		evil_say_start(e);
+		break;
+	case 1:
+		evil_say(e, RCP_MSG_MODULE, &m);
+		break;
+	case 2:
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		evil_say_start(e);
+		break;
+	case 3:
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		break;
+	case 4:
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		evil_say(e, RCP_MSG_MODULE, &m);
+		evil_say(e, RCP_MSG_MODULE, &m);
+		break;
+	case 5:
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		evil_say(e, RCP_MSG_MODULE, &up);
+		break;
+	case 6:
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		evil_say(e, RCP_MSG_MODULE, &m);
+		e->start.target = rcp_span_str("../../outside/new");
+		evil_say_start(e);
+		evil_say_names(e, NULL, true);
+		break;
+	case 7: /* no bytes more, but signs of life */
+		evil_say(e, RCP_MSG_HELLO, &e->hello);
+		break;
+	case 8:
+		evil_raw(e, "GET / HTTP/1.0\r\n\r\n", 18);
+		break;
+	}
+	return hangs_up(e);
+}
+
+static bool raw(struct evil *e)
+{
+	static const uint8_t hello[] = {0x16, 3, 1, 2, 0, 1, 0, 1};
+
+	int fd = evil_dial(port);
+
+	e->pipe = (struct evil_chan){.rfd = fd, .wfd = fd};
+	e->mute = true;
+	if (e->c->arg == 1)
+		evil_raw(e, hello, sizeof(hello));
+	else if (e->c->arg == 2)
+		evil_raw(e, "rcpD the rest of it is not there, and it is too long by far", 59);
+	return hangs_up(e);
+}
+
+static const struct daemon_case cases[] = {
+	{"proof: a wrong key", NULL, proves, 0},
+	{"proof: an unknown name", NULL, proves, 1},
+	{"proof: a name of terminal escapes", NULL, proves, 2},
+	{"proof: replayed", NULL, replays, 0},
+	{"order: START first", "broke the protocol", request, 0},
+	{"order: MODULE first", "broke the protocol", request, 1},
+	{"order: START without a module", "without a module", request, 2},
+	{"order: HELLO twice", "broke the protocol", request, 3},
+	{"order: MODULE twice", "broke the protocol", request, 4},
+	{"a module of terminal escapes", "there is no module", request, 5},
+	{"a target outside", "..", request, 6},
+	{"half-open: HELLO, and then signs of life", NULL, request, 7},
+	{"garbage inside TLS", NULL, request, 8},
+	{"half-open: nothing", NULL, raw, 0},
+	{"half-open: half a ClientHello", NULL, raw, 1},
+	{"garbage", NULL, raw, 2},
+};
+
+static void run_case(const struct daemon_case *d)
+{
+	const struct evil_case c = {.name = d->name, .arg = d->arg};
+	struct evil e = {.c = &c, .initiator = true, .source = true, .link = EVIL_PIPE, .top = top, .until_ns = evil_now() + 20 * RCP_SEC};
+	char url[64], path[700], words[2000] = "";
+	const char *argv[] = {rcp_program, "--key=keys/eve.key", "--retries=0", url, NULL};
+	char *before = world_look(top, false), *target = world_look(top, true);
+
+	evil_init(&e);
+	e.pipe = (struct evil_chan){.rfd = -1, .wfd = -1};
+	snprintf(path, sizeof(path), "%s/log/report", top);
+	e.report = fopen(path, "w");
+	bool good = d->act(&e);
+
+	evil_free(&e);
+	if (e.report)
+		fclose(e.report);
+	FILE *f = fopen(path, "r");
+
+	if (f) {
+		words[fread(words, 1, sizeof(words) - 1, f)] = 0;
+		fclose(f);
+	}
+	if (!good)
+		printf("# it was let in, or held on\n");
+	if (d->says ? !strstr(words, d->says) : strstr(words, "word: ") && !strstr(words, "within"))
+		good = printf("# it says: %s\n", words) < 0;
+	snprintf(url, sizeof(url), "rcp://127.0.0.1:%u/", port);
+	if (run_rcp(argv, "honest"))
+		good = printf("# an honest client is not served any more\n") < 0;
+	good &= world_check(top, before, target, NULL, stdout);
+	free(before);
+	free(target);
+	printf("%s %u - daemon: %s\n", good ? "ok" : "not ok", ++number, d->name);
+	bad += !good;
+}
+
+int evil_daemon_main(const char *rcp, const char *dir, const char *only)
+{
+	char path[700], log[700];
+	const char *keygen[] = {rcp, "--keygen", "eve", "keys/eve.key", NULL};
+	const char *argv[] = {rcp, "--daemon", "--config=conf", NULL};
+	struct victim v;
+
+	rcp_program = rcp;
+	signal(SIGPIPE, SIG_IGN);
+	snprintf(top, sizeof(top), "%s/rcp-evil.XXXXXX", dir);
+	if (!mkdtemp(top))
+		die("mkdtemp");
+	world_make(top, false);
+	snprintf(path, sizeof(path), "%s/keys", top);
+	snprintf(log, sizeof(log), "%s/log/daemon", top);
+	if (mkdir(path, 0700) || run_rcp(keygen, "keygen"))
+		die("no key");
+	read_key();
+	if (!start_daemon(&v, argv, log))
+		die("the daemon does not start");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (!only || strstr(cases[i].name, only))
+			run_case(&cases[i]);
+	}
+	kill(v.pid, SIGTERM);
+	int status = victim_wait(&v, 20);
+	char text[20000] = "";
+	FILE *f = fopen(log, "r");
+
+	if (f) {
+		text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+		fclose(f);
+	}
+	bool good = status < 1000 && !strchr(text, '\033') && !strstr(text, "Sanitizer") && !strstr(text, "runtime error");
+
+	if (!good)
+		printf("# status %d, log: %s\n", status, text);
+	printf("%s %u - daemon: it ends, and its log is tame\n", good ? "ok" : "not ok", ++number);
+	printf("1..%u\n", number);
+	if (!getenv("EVIL_KEEP"))
+		world_remove(top);
+	return bad || !good;
+}
