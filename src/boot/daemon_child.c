@@ -71,13 +71,15 @@ static int ask(struct rcp_run *run, const char *module, struct rcp_err *err)
 
 /* ---- MODULE ---- */
 
-static void list(struct rcp_run *run)
+static int list(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_config *c = run->served->params->config;
 	struct rcp_wr w = {.max = RCP_FRAME_MAX - 64};
 	struct rcp_msg_modules m;
 	struct rcp_err none = {0};
 
+	if (ask(run, DAEMON_LISTING, err))
+		return (int)err->code;
 	for (size_t i = 0; i < c->module_count; i++) {
 		const struct rcp_module *module = &c->modules[i];
 		struct rcp_rec_listing rec = {.name = rcp_span_str(module->name),
@@ -92,6 +94,7 @@ static void list(struct rcp_run *run)
 	rcp_wr_free(&w);
 	run->served->listed = true;
 	run_end(run, &none);
+	return 0;
 }
 
 /* From here on it is the module's user who acts, in the module's directory. */
@@ -147,52 +150,30 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m)
 	}
 	snprintf(run->served->key, sizeof(run->served->key), "%s", rcp_ctl_identity(run->pipe));
 	rcp_keyring_free(&run->served->params->config->ring); /* this process' copy: other users' keys */
-	if (run->served->params->busy) {
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the daemon has as many connections as it may have");
-		rcp_err_fix(&err, "try again later");
-	} else if (!m->name.len) {
-		list(run);
-		return;
-	} else {
+	if (!m->name.len)
+		list(run, &err);
+	else
 		choose(run, m->name, &err);
-	}
 	if (rcp_err_is(&err))
 		run_end(run, &err);
-	else
+	else if (!run->served->listed)
 		rcp_ctl_expect(run->pipe, served_step_ms(run), "START");
 }
 
 /* ---- the request ---- */
 
-static int confine(char **path, struct rcp_err *err)
-{
-	char *inside = rcp_confine_path(*path, err);
-
-	if (!inside)
-		return (int)err->code;
-	free(*path);
-	*path = inside;
-	return 0;
-}
-
 int served_request(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_module *module = run->served->module;
 	struct rcp_request *q = &run->req;
-	bool pairs = (q->flags & RCP_OPT_PAIRS) != 0;
 
 	if (q->role == RCP_ROLE_SINK && !module->writable) {
 		rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "module %s is read-only", module->name);
 		rcp_err_fix(err, "its administrator can set 'writable = yes'");
 		return (int)err->code;
 	}
-	if (q->role == RCP_ROLE_SINK && confine(&q->target, err))
+	if (restrict_paths(q, err))
 		return (int)err->code;
-	/* Of pairs the first is the directory; the walk holds the names below it to the same rule. */
-	for (size_t i = 0; i < (pairs && q->path_count ? 1 : q->path_count); i++) {
-		if (confine(&q->paths[i], err))
-			return (int)err->code;
-	}
 	while (q->slots > 1 && (uint64_t)q->slots * q->chunk_bytes > RING_MOST)
 		q->slots /= 2;
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
@@ -270,8 +251,7 @@ void served_over(struct rcp_run *run)
 		return;
 	}
 	if (s->listed || !s->module || !run->req.target) {
-		tell(run, "key %s: %s%s", s->key, s->listed ? "modules listed" : failed ? text : "gone",
-		     s->params->busy ? " (refused)" : "");
+		tell(run, "key %s: %s", s->key, s->listed ? "modules listed" : failed ? text : "gone");
 		return;
 	}
 	what(run, request, sizeof(request));

@@ -614,15 +614,21 @@ static int make_sender(struct rcp_run *run, const struct rcp_session_options *o,
 	return rcp_sender_new(&run->env, o, walk, err, &run->sender);
 }
 
+int run_target_open(struct rcp_run *run, uint64_t flags, struct rcp_err *err)
+{
+	bool pairs = (flags & RCP_OPT_PAIRS) != 0; /* names below the target, which is made where it is not there */
+	bool dir = pairs || (flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
+
+	if (!run->target_open && !rcp_target_resolve(run->req.target, run->req.source,
+						     pairs || (flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
+		run->target_open = true;
+	return (int)err->code;
+}
+
 static int make_receiver(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
 {
-	bool pairs = (o->flags & RCP_OPT_PAIRS) != 0; /* names below the target, which is made where it is not there */
-	bool dir = pairs || (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
-
-	if (rcp_target_resolve(run->req.target, run->req.source,
-			       pairs || (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
+	if (run_target_open(run, o->flags, err))
 		return (int)err->code;
-	run->target_open = true;
 	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY)))
 		rcp_target_remember(&run->target);
 	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);

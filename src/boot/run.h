@@ -101,6 +101,10 @@ struct rcp_run {
 
 	bool initiator;
 	struct rcp_served *served; /* responder: a daemon's child is this one */
+	bool restricted; /* responder: held to one directory by its own command line; access: which way */
+	enum rcp_access access;
+	char remark[128]; /* what of that the kernel can't do; "" */
+	unsigned threads; /* asked for */
 	bool must_seal; /* responder: by its own command line, whatever the initiator says */
 	struct rcp_request req;
 	char host[256]; /* the peer, for messages */
@@ -219,6 +223,8 @@ void run_stats(struct rcp_run *run);
 uint64_t run_now(void *arg);
 void run_forget(struct rcp_run *run);
 void request_free(struct rcp_request *req);
+/* Sink: run->target, unless it is open already. */
+int run_target_open(struct rcp_run *run, uint64_t flags, struct rcp_err *err);
 int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
 void run_env(struct rcp_run *run, struct rcp_session_env *env);
 
@@ -287,6 +293,16 @@ extern const struct rcp_rdma_listen_ops attempt_listen_ops;
 void attempt_pipes_run(struct rcp_run *run);
 void attempt_pipes_lost(struct rcp_run *run, const struct rcp_err *cause);
 uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room);
+
+/* restrict.c: what a responder is held to. */
+/* Becomes what --restrict asks for, if it does. */
+int restrict_enter(struct rcp_run *run, const struct rcp_server_options *o, struct rcp_err *err);
+/* START and NAMES are known: is this allowed by --restrict? Makes the paths relative to its directory. */
+int restrict_request(struct rcp_run *run, struct rcp_err *err);
+/* The paths of a confined process. */
+int restrict_paths(struct rcp_request *q, struct rcp_err *err);
+/* A sink behind ssh, START is known: from here on it writes beneath its target only. Before the pool. */
+void restrict_sink(struct rcp_run *run);
 
 /* initiator.c, server.c, local.c */
 int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);

@@ -25,7 +25,7 @@ static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
 	struct rcp_attempt *a;
 
 	if (run->initiator || m->link <= run->next_id || run->attempt_count >= RUN_ATTEMPTS_MAX ||
-	    !m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes != run->agreed_chunk ||
+	    !run->caps_heard || !m->slots || m->slots > run->agreed_slots || m->chunk_bytes != run->agreed_chunk ||
 	    m->streams > RUN_STREAMS_MAX) {
 		protocol(run, "a link that can't be");
 		return;

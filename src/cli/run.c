@@ -264,17 +264,39 @@ static void on_server_fault(void *arg, const struct rcp_fault *fault)
 	cli_report_fault(arg, fault);
 }
 
+/* "DIR", "DIR,ro" or "DIR,wo"; commas elsewhere are DIR's. */
+static enum rcp_access take_access(char *dir)
+{
+	char *comma = strrchr(dir, ',');
+	enum rcp_access access = !comma			      ? RCP_ACCESS_BOTH
+				 : !strcmp(comma, ",ro") ? RCP_ACCESS_READ
+				 : !strcmp(comma, ",wo") ? RCP_ACCESS_WRITE
+							      : RCP_ACCESS_BOTH;
+
+	if (access != RCP_ACCESS_BOTH)
+		*comma = 0;
+	return access;
+}
+
 int cli_run_server(struct cli_args *args, struct cli_report *report)
 {
 	const struct rcp_watch watch = {.arg = report, .fault = on_server_fault};
-	const struct rcp_server_options options = {
+	char *dir = args->restrict_to ? strdup(args->restrict_to) : NULL;
+	struct rcp_server_options options = {
 		.in_fd = STDIN_FILENO,
 		.out_fd = STDOUT_FILENO,
 		.threads = args->copy.threads,
 		.encryption = args->copy.encryption,
+		.restrict_dir = dir,
 	};
+	int code = RCP_EXIT_IO;
 
-	return rcp_server_run(&options, &watch);
+	if (dir)
+		options.restrict_access = take_access(dir);
+	if (dir || !args->restrict_to) /* never unrestricted for want of memory */
+		code = rcp_server_run(&options, &watch);
+	free(dir);
+	return code;
 }
 
 /* ---- daemons ---- */

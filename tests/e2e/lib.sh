@@ -151,7 +151,7 @@ write_sshd_config() {
 		MaxStartups 100
 		PrintMotd no
 		UseDNS no
-		ForceCommand '$dir/login'
+		${force_command-ForceCommand '$dir/login'}
 	END
 }
 
