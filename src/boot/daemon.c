@@ -398,6 +398,14 @@ static bool make_room(struct daemon *d, const struct daemon_mark *marks, const u
 	return true;
 }
 
+/* Who did not wait to the end. */
+static bool has_gone(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* Who waits becomes a child. True: this is that child, at its end. */
 static bool serve_waiting(struct daemon *d, uint64_t now, int *status)
 {
@@ -413,7 +421,7 @@ static bool serve_waiting(struct daemon *d, uint64_t now, int *status)
 			break;
 		fd = daemon_queue_pop(&d->queue, marks, n < DAEMON_STRANGERS ? n : DAEMON_STRANGERS, &peer);
 		*status = -1;
-		if (spawn(d, fd, &peer, status)) {
+		if (has_gone(fd) || spawn(d, fd, &peer, status)) {
 			close(fd);
 		} else if (*status >= 0) {
 			return true;
@@ -612,6 +620,7 @@ int rcp_key_new(const char *name, const char *path, const struct rcp_watch *watc
 	const struct daemon d = {.watch = *watch};
 	struct rcp_err err = {0};
 
+	rcp_jail_hide();
 	_Static_assert(RCP_KEY_LINE_MAX >= RCP_KEY_LINE, "a key's line fits");
 	if (!rcp_key_make(name, &err, out) && path)
 		rcp_key_write(path, out, &err);

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RING_MOST (256u << 20) /* bytes of memory that a client can have for its ring */
+#define CHUNK_LEAST 65536 /* a limit makes chunks no smaller */
 
 struct rcp_served {
 	const struct daemon_child_params *params;
@@ -162,6 +162,22 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m)
 
 /* ---- the request ---- */
 
+/*
+ * Bytes that were credited come without asking, so a sink's limit begins with a ring of half a second's; with smaller chunks
+ * where the client's are larger than that. Two slots at least: one is written while the other comes.
+ */
+static void bound_ring(struct rcp_request *q, uint64_t limit)
+{
+	uint64_t most = RUN_RING_MOST;
+
+	if (limit && q->role == RCP_ROLE_SINK && limit / 2 < most)
+		most = limit / 2;
+	while (q->slots > 2 && (uint64_t)q->slots * q->chunk_bytes > most)
+		q->slots /= 2;
+	while (q->slots * (uint64_t)q->chunk_bytes > most && q->chunk_bytes >= 2 * CHUNK_LEAST && q->chunk_bytes % 8192 == 0)
+		q->chunk_bytes /= 2;
+}
+
 int served_request(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_module *module = run->served->module;
@@ -174,8 +190,7 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 	}
 	if (restrict_paths(q, err))
 		return (int)err->code;
-	while (q->slots > 1 && (uint64_t)q->slots * q->chunk_bytes > RING_MOST)
-		q->slots /= 2;
+	bound_ring(q, module->bwlimit);
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
 	if (q->role == RCP_ROLE_SINK) {
@@ -241,11 +256,15 @@ void served_over(struct rcp_run *run)
 {
 	const struct rcp_served *s = run->served;
 	double seconds = (double)((run->ended_ns ? run->ended_ns : rcp_now_ns()) - run->started_ns) / 1e9;
-	char text[2048], request[1200] = "";
+	char text[2048], request[1200] = "", some[64] = "";
 	int code = rcp_err_is(&run->cause) ? (int)run->cause.code : (int)run->stats.verdict_code;
 	bool failed = rcp_err_is(&run->cause);
+	/* A copy that came to its end, but not with all files: the first of them says what was wrong. */
+	bool partly = !failed && code && rcp_err_is(&run->first_fault);
 
-	rcp_err_format(&run->cause, text, sizeof(text));
+	rcp_err_format(partly ? &run->first_fault : &run->cause, text, sizeof(text));
+	if (partly)
+		snprintf(some, sizeof(some), " (%llu files), first ", (unsigned long long)run->stats.failed);
 	if (!s->key[0]) {
 		tell(run, "no key proved, %.1f s: %s", seconds, failed ? text : "gone");
 		return;
@@ -257,8 +276,8 @@ void served_over(struct rcp_run *run)
 	what(run, request, sizeof(request));
 	tell(run, "key %s, module %s, %s: %llu files, %llu bytes, %.2f s, %s: %s%s%s", s->key, s->module->name, request,
 	     (unsigned long long)run->stats.files_done, (unsigned long long)run->stats.bytes_done, seconds,
-	     run->transport ? run->transport : "no link", code ? "failed" : "ok", failed ? ": " : "",
-	     failed ? text : "");
+	     run->transport ? run->transport : "no link", code ? "failed" : "ok", partly ? some : failed ? ": " : "",
+	     partly || failed ? text : "");
 }
 
 static struct rcp_run *serving;

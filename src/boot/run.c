@@ -23,6 +23,19 @@ uint64_t run_now(void *arg)
 	return rcp_now_ns();
 }
 
+bool run_test_stalls(const struct rcp_run *run, const char *after)
+{
+#if RCP_TEST_HOOKS
+	const char *word = run->initiator ? getenv("RCP_TEST_STALL") : NULL;
+
+	return word && !strcmp(word, after);
+#else
+	(void)run;
+	(void)after;
+	return false;
+#endif
+}
+
 /* ---- what the user is told ---- */
 
 static void fault_of(const struct rcp_err *err, bool warning, struct rcp_fault *f)
@@ -40,6 +53,8 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 {
 	struct rcp_fault f;
 
+	if (!warning && !rcp_err_is(&run->first_fault))
+		run->first_fault = *err;
 	/* A responder's faults travel to the initiator, which tells the user once. */
 	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)) || retry_told(run, err))
 		return;

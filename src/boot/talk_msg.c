@@ -78,7 +78,7 @@ void talk_ring(struct rcp_run *run)
 	if (!a || a->id != m->link || a->state != ATTEMPT_USED || !run->sender)
 		return;
 	run->wait_ns = 0;
-	if (m->chunk_bytes != run->agreed_chunk || a->link->ops->ring_set(a->link, &ring, &err)) {
+	if (m->chunk_bytes != run->agreed_chunk || m->slots > run->agreed_slots || a->link->ops->ring_set(a->link, &ring, &err)) {
 		protocol(run, "a ring that can't be");
 		return;
 	}

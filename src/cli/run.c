@@ -342,6 +342,11 @@ static void on_module(void *arg, const char *name, bool writable, const char *co
 	struct run *run = arg;
 	char shown[4 * 256], text[4 * 1024];
 
+	if (run->args->json) {
+		cli_json_module(&run->line, name, writable, comment);
+		line_flush(run);
+		return;
+	}
 	rcp_name_escape(shown, sizeof(shown), name, strlen(name));
 	rcp_name_escape(text, sizeof(text), comment, strlen(comment));
 	cli_print(&run->line, "%s\t%s\t%s\n", shown, writable ? "writable" : "read-only", text);
@@ -353,14 +358,23 @@ int cli_run_list(struct cli_args *args, struct cli_report *report)
 	struct run run = {.args = args, .report = report, .line = {.max = LINE_MOST}};
 	const struct rcp_watch watch = {.arg = &run, .fault = on_fault, .log = on_log, .module = on_module};
 	struct rcp_copy *copy;
-	int code = rcp_copy_new(&args->copy, &watch, &copy);
+	int code;
 
+	if (args->json) {
+		cli_json_start(&run.line, &args->copy);
+		line_flush(&run);
+	}
+	code = rcp_copy_new(&args->copy, &watch, &copy);
 	if (!code) {
 		cli_signals_arm(copy);
 		code = rcp_copy_run(copy);
 		cli_signals_disarm();
 	}
 	rcp_copy_free(&copy);
+	if (args->json) {
+		cli_json_summary(&run.line, &(struct rcp_summary){.exit_code = code}, &run.faults);
+		line_flush(&run);
+	}
 	run_free(&run);
 	return code == RCP_EXIT_OK && run.out_failed ? RCP_EXIT_IO : code;
 }

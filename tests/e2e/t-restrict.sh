@@ -109,8 +109,8 @@ no_way_to_read() {
 	way_out ro "$dir/outside/secret"
 	way_out ro /etc/passwd
 	way_out both /proc/self/environ
-	way_out ro '~root/.profile'
-	way_out ro '~/../../etc/passwd'
+	way_out ro \~root/.profile
+	way_out ro \~/../../etc/passwd
 	way_out ro up/secret
 	way_out ro end
 	way_out ro abs
