@@ -473,6 +473,36 @@ port_taken() {
 	err_has 'in use' "127.0.0.1:$dport"
 }
 
+# What systemd takes away must not be missed: children become other users, and are ended by the daemon.
+hardened() {
+	local caps
+
+	is_root && have setpriv || { skip 'it takes root and setpriv'; return; }
+	caps=$(sed -n 's/^CapabilityBoundingSet=//p' "$(dirname "$0")/../../systemd/rcpd.service.in" | tr '[:upper:]' '[:lower:]' | sed 's/cap_/+/g; s/ /,/g')
+	[ -n "$caps" ] || fail 'the unit has no capabilities'
+	# shellcheck disable=SC2016
+	printf '#!/bin/sh\nexec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,%s "%s" "$@"\n' "$caps" "$RCP" >bin/hardened
+	chmod +x bin/hardened
+	stop_daemon
+	chmod 700 mod
+	daemon_program=$dir/bin/hardened start_daemon
+	is 'capabilities' "$(awk '/^CapBnd/ {print $2}' "/proc/$daemon/status")" "$(awk '/^CapPrm/ {print $2}' "/proc/$daemon/status")"
+	[ "$(awk '/^CapBnd/ {print $2}' "/proc/$daemon/status")" != "$(awk '/^CapBnd/ {print $2}' "/proc/$$/status")" ] || fail 'nothing was taken away'
+	d src/f "$(url mod/hard)"
+	rc_is 0
+	same src/f mod/hard
+	[ -z "$user" ] || is 'owner' "$(stat -c %U mod/hard)" "$user"
+	d_start --json --retries=0 --bwlimit=10M src/big "$(url mod/t)"
+	await 30 moved 1000000 || fail 'nothing moves'
+	stop_daemon
+	reap 20 "$copy"
+	rc_is 6
+	err_has 'the daemon was ended'
+	rm -f mod/hard mod/.t.*
+	chmod 755 mod
+	start_daemon
+}
+
 # As systemd does it: a socket at descriptor 3, and a socket to be told at.
 activated() {
 	cat >activate.py <<-END
@@ -539,6 +569,7 @@ t 'SIGTERM in the middle of a copy; run again' terminated
 t 'the daemon started again under a copy' restarted
 t 'configurations that can not be' configured
 t 'a port that is taken' port_taken
+t 'with the capabilities that rcpd.service leaves' hardened
 t 'socket activation and notification' activated
 stop_daemon
 end
