@@ -27,6 +27,7 @@
 #define ASKING_NS  (3 * RCP_SEC)  /* for so long: who was served last may be about to go */
 #define GRACE_NS   (2 * RCP_SEC)  /* a stranger has that before he makes way for another */
 #define TOLD_NS	   (5 * RCP_SEC)  /* from one line to the next about connections that were refused */
+#define LINES_MOST 16		  /* of one child in the log; it has a few */
 #define BOOT_NS	   (20 * RCP_SEC) /* beyond the handshake's seconds: a child that has not asked to serve */
 #define KILL_NS	   (12 * RCP_SEC) /* from SIGTERM to SIGKILL */
 #define BREATH_NS  (200 * RCP_MS) /* after accept or fork found nothing left to have */
@@ -38,6 +39,7 @@ struct child {
 	bool terminated, ousted;
 	bool known;			   /* a key was proved: it has asked for a place */
 	char module[RCP_KEY_NAME_MAX + 1]; /* its place; "" before it has one */
+	unsigned lines;			   /* that it has written into the log */
 	char wants[RCP_KEY_NAME_MAX + 1];  /* that it has asked for */
 	uint64_t wants_ns;		   /* until when it waits for that; 0: it does not */
 	char peer[RCP_SA_TEXT];
@@ -302,7 +304,7 @@ static void hear(struct daemon *d, struct child *c)
 	rcp_name_escape(shown, sizeof(shown), packet + 1, strlen(packet + 1));
 	if (packet[0] == 'A')
 		take_question(d, c, packet + 1);
-	else if (packet[0] == 'L')
+	else if (packet[0] == 'L' && c->lines++ < LINES_MOST)
 		say(d, 0, "%s: %s", c->peer, shown);
 }
 

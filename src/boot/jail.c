@@ -20,6 +20,12 @@
 #define FS_TRUNCATE  (UINT64_C(1) << 14) /* 3 */
 #define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
 
+/* As of 6; older kernels take the beginning of it. */
+struct ruleset {
+	uint64_t fs, net, scoped;
+};
+#define SCOPES (UINT64_C(1) | UINT64_C(2)) /* 6: abstract UNIX sockets, signals */
+
 #define FS_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 /* In no module: to run a program, to make or control a device. */
 #define FS_NEVER                                                                                   \
@@ -37,6 +43,14 @@ static uint64_t all_rights(int version)
 {
 	return FS_FIRST | (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0) |
 	       (version >= 5 ? FS_IOCTL_DEV : 0);
+}
+
+/* Besides: no signal to another process, though it be the same user's. */
+static int create(int version, uint64_t rights)
+{
+	const struct ruleset all = {.fs = rights, .scoped = version >= 6 ? SCOPES : 0};
+
+	return (int)syscall(SYS_landlock_create_ruleset, &all, version >= 6 ? sizeof(all) : sizeof(all.fs), 0);
 }
 
 static int allow(int rules, int fd, uint64_t rights)
@@ -84,15 +98,15 @@ static uint64_t sink_rights(int version)
 bool rcp_jail_sink(int root)
 {
 	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_ruleset_attr all = {.handled_access_fs = version > 1 ? sink_rights(version) : 0};
-	int rules = version > 1 ? (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0) : -1;
+	uint64_t rights = version > 1 ? sink_rights(version) : 0;
+	int rules = version > 1 ? create(version, rights) : -1;
 	bool done;
 
 	if (rules < 0)
 		return false;
 	allow_path(rules, "/dev/infiniband", LANDLOCK_ACCESS_FS_WRITE_FILE);
 	allow_path(rules, "/dev/null", LANDLOCK_ACCESS_FS_WRITE_FILE);
-	done = allow(rules, root, all.handled_access_fs & ~LANDLOCK_ACCESS_FS_EXECUTE) == 0 &&
+	done = allow(rules, root, rights & ~LANDLOCK_ACCESS_FS_EXECUTE) == 0 &&
 	       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, rules, 0) == 0;
 	close(rules);
 	return done;
@@ -101,13 +115,12 @@ bool rcp_jail_sink(int root)
 int rcp_jail_landlock(int root, bool writable, struct rcp_err *err)
 {
 	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_ruleset_attr all = {.handled_access_fs = version > 0 ? all_rights(version) : 0};
 	uint64_t inside = writable ? all_rights(version) & ~FS_NEVER : FS_READ;
 	int rules;
 
 	if (version <= 0)
 		return 1;
-	rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	rules = create(version, all_rights(version));
 	if (rules < 0)
 		return failed(err, "landlock_create_ruleset");
 	allow_libraries(rules, version);

@@ -159,7 +159,7 @@ static int apply(const struct place *p, const struct rcp_meta *meta, struct rcp_
 	if (meta->set_owner) {
 		*lost |= apply_owner(p, meta);
 		*lost |= rcp_xattrs_apply(p->fd, p->path, p->name, meta->xattrs, meta->xattrs_len,
-					  !(*lost & RCP_LOST_OWNER), err);
+					  !(*lost & RCP_LOST_OWNER) && !rcp_confined(), err);
 		/* Never a program that runs as somebody it was not meant to run as. */
 		if (*lost & RCP_LOST_OWNER && mode & 06000u) {
 			mode &= ~06000u;
