@@ -162,10 +162,13 @@ RCP_API void rcp_copy_free(struct rcp_copy **copy);
  * The responder, for `rcp --server`: serves one copy on the given descriptors (standard input and
  * output under ssh). Returns an enum rcp_exit. Faults before the peer can be told go to watch.
  */
+enum rcp_access { RCP_ACCESS_BOTH = 0, RCP_ACCESS_READ, RCP_ACCESS_WRITE };
 struct rcp_server_options {
 	int in_fd, out_fd;
 	unsigned threads;
 	enum rcp_encryption encryption; /* ALWAYS: no data but sealed, whatever the initiator says */
+	const char *restrict_dir;	/* NULL, or the root of all of the initiator's paths. Changes the process for good */
+	enum rcp_access restrict_access; /* of files there: WRITE refuses to be the source of a copy */
 };
 RCP_API int rcp_server_run(const struct rcp_server_options *options, const struct rcp_watch *watch);
 

@@ -444,6 +444,18 @@ static int unwanted(struct rcp_attempt *a, const char *why)
 	return rcp_err_set(&a->err, RCP_E_CONNECT, 0, "", a->run->host, "%s", why);
 }
 
+/* Links that are tried side by side each have a ring. */
+static bool rings_too_large(const struct rcp_run *run)
+{
+	uint64_t bytes = 0;
+
+	for (const struct rcp_attempt *a = run->attempts; a; a = a->next) {
+		if (a->state < ATTEMPT_OVER)
+			bytes += (uint64_t)a->params.slots * a->params.chunk_bytes;
+	}
+	return run->served && bytes > UINT64_C(2) * RUN_RING_MOST;
+}
+
 int attempt_expect(struct rcp_attempt *a)
 {
 	struct rcp_run *run = a->run;
@@ -455,6 +467,8 @@ int attempt_expect(struct rcp_attempt *a)
 		return unwanted(a, rcp_err_reason(&run->rdma_err));
 	if (a->cand.kind == RCP_LINK_TCP && !run->listen)
 		return unwanted(a, "no TCP port is open here");
+	if (rings_too_large(run))
+		return unwanted(a, "more memory than a daemon gives to one connection");
 	a->state = ATTEMPT_MAKING;
 	if (a->cand.kind == RCP_LINK_RDMA_OOB)
 		return 0; /* LINK_OOB follows */

@@ -80,6 +80,21 @@ static int look_up(struct rcp_config *c, const char *path, struct rcp_err *err)
 	return 0;
 }
 
+/* Who can write it says as whom and what is served. */
+static int check_owner(int fd, const char *path, struct rcp_err *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return rcp_err_set(err, RCP_E_USAGE, errno, "fstat", path, NULL);
+	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 002)) {
+		rcp_err_set(err, RCP_E_USAGE, 0, "", path, "others can write it (owner %u, mode %04o)", (unsigned)st.st_uid,
+			    (unsigned)(st.st_mode & 07777));
+		rcp_err_fix(err, "make it your own, and chmod o-w '%s'", path);
+	}
+	return (int)err->code;
+}
+
 /* NUL-ended; NULL and err otherwise. */
 static char *slurp(const char *path, struct rcp_err *err, size_t *len)
 {
@@ -90,7 +105,9 @@ static char *slurp(const char *path, struct rcp_err *err, size_t *len)
 	*len = 0;
 	while (text && *len < RCP_CONFIG_MAX && (n = read(fd, text + *len, RCP_CONFIG_MAX - *len)) > 0)
 		*len += (size_t)n;
-	if (n < 0)
+	if (fd >= 0 && check_owner(fd, path, err))
+		; /* nothing of it counts */
+	else if (n < 0)
 		rcp_err_set(err, RCP_E_USAGE, errno, fd < 0 ? "open" : "read", path, NULL);
 	else if (!text)
 		rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", path, NULL);

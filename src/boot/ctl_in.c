@@ -2,6 +2,7 @@
 #include "boot/ctl_impl.h"
 
 #include "base/text.h"
+#include "boot/secret.h"
 
 #include <errno.h>
 #include <string.h>
@@ -165,6 +166,8 @@ static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *
 		ctl->moved++;
 	}
 	ctl->ops->message(ctl->arg, &msg);
+	if (type == RCP_MSG_START)
+		rcp_secret_wipe(&msg, sizeof(msg)); /* with the session's secret */
 }
 
 static void deliver_chunk(struct rcp_ctl *ctl)

@@ -4,6 +4,8 @@
  * thread, poll(2) and a signalfd: a child inherits no loop and no lock.
  */
 #include "boot/daemon_int.h"
+#include "boot/daemon_queue.h"
+#include "boot/jail.h"
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -15,13 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
-#define BUSY_MOST  32	       /* children that only refuse, above the limit */
-#define CHILDREN   (10000 + BUSY_MOST)
+#define ASKING	   64	       /* children that may wait for a place to come free */
+#define ASKING_NS  (3 * RCP_SEC)  /* for so long: who was served last may be about to go */
+#define GRACE_NS   (2 * RCP_SEC)  /* a stranger has that before he makes way for another */
+#define TOLD_NS	   (5 * RCP_SEC)  /* from one line to the next about connections that were refused */
+#define LINES_MOST 16		  /* of one child in the log; it has a few */
 #define BOOT_NS	   (20 * RCP_SEC) /* beyond the handshake's seconds: a child that has not asked to serve */
 #define KILL_NS	   (12 * RCP_SEC) /* from SIGTERM to SIGKILL */
 #define BREATH_NS  (200 * RCP_MS) /* after accept or fork found nothing left to have */
@@ -30,9 +36,14 @@
 struct child {
 	pid_t pid;
 	int channel; /* -1: closed */
-	bool busy, terminated;
-	char module[RCP_KEY_NAME_MAX + 1]; /* "" before it serves one */
+	bool terminated, ousted;
+	bool known;			   /* a key was proved: it has asked for a place */
+	char module[RCP_KEY_NAME_MAX + 1]; /* its place; "" before it has one */
+	unsigned lines;			   /* that it has written into the log */
+	char wants[RCP_KEY_NAME_MAX + 1];  /* that it has asked for */
+	uint64_t wants_ns;		   /* until when it waits for that; 0: it does not */
 	char peer[RCP_SA_TEXT];
+	struct daemon_mark mark;
 	uint64_t kill_ns; /* 0: no deadline, the child has its own */
 };
 
@@ -46,6 +57,9 @@ struct daemon {
 	struct child *children; /* an array */
 	unsigned count, room;
 	struct pollfd *polls; /* the signalfd, the sockets, the children */
+	struct daemon_queue queue;
+	unsigned refused; /* that the log does not know yet */
+	uint64_t told_ns;
 	uint64_t breath_ns;
 	bool ending;
 };
@@ -76,13 +90,38 @@ static void say_err(struct daemon *d, const char *what, const struct rcp_err *er
 
 /* ---- children ---- */
 
-static unsigned count_of(const struct daemon *d, const char *module, bool busy)
+/* Those that have a place; in a module, or NULL: in any. */
+static unsigned served(const struct daemon *d, const char *module)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < d->count; i++) {
-		if (module ? strcmp(d->children[i].module, module) == 0 : d->children[i].busy == busy)
+		if (d->children[i].module[0] && (!module || strcmp(d->children[i].module, module) == 0))
 			n++;
+	}
+	return n;
+}
+
+static unsigned asking(const struct daemon *d)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < d->count; i++)
+		n += d->children[i].wants_ns != 0;
+	return n;
+}
+
+/* Those that have proved nothing yet. which: their places in the array. */
+static unsigned strangers(const struct daemon *d, struct daemon_mark marks[DAEMON_STRANGERS],
+			  unsigned which[DAEMON_STRANGERS])
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < d->count && n < DAEMON_STRANGERS; i++) {
+		if (d->children[i].known || d->children[i].ousted)
+			continue;
+		which[n] = i;
+		marks[n++] = d->children[i].mark;
 	}
 	return n;
 }
@@ -108,10 +147,10 @@ static bool room_for_one(struct daemon *d)
 }
 
 /* In the child: nothing of the daemon's is left but its configuration. */
-static int be_child(struct daemon *d, int fd, int channel, bool busy)
+static int be_child(struct daemon *d, int fd, int channel)
 {
 	struct daemon_child_params p = {
-		.config = &d->config, .fd = fd, .channel = channel, .threads = d->options->threads, .busy = busy};
+		.config = &d->config, .fd = fd, .channel = channel, .threads = d->options->threads};
 	sigset_t none;
 
 	signal(SIGHUP, SIG_IGN);
@@ -123,15 +162,17 @@ static int be_child(struct daemon *d, int fd, int channel, bool busy)
 		if (d->children[i].channel >= 0)
 			close(d->children[i].channel);
 	}
+	for (unsigned i = 0; i < d->queue.count; i++)
+		close(d->queue.fds[i]);
 	d->signals = -1;
-	d->socket_count = d->count = 0;
+	d->socket_count = d->count = d->queue.count = 0;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	return daemon_child_run(&p);
 }
 
 /* *status: set where this is the child, and its life is over. */
-static bool spawn(struct daemon *d, int fd, const union rcp_sa *peer, bool busy, int *status)
+static bool spawn(struct daemon *d, int fd, const union rcp_sa *peer, int *status)
 {
 	int ends[2];
 	struct child *c;
@@ -142,7 +183,7 @@ static bool spawn(struct daemon *d, int fd, const union rcp_sa *peer, bool busy,
 	pid = fork();
 	if (pid == 0) {
 		close(ends[0]);
-		*status = be_child(d, fd, ends[1], busy);
+		*status = be_child(d, fd, ends[1]);
 		return false;
 	}
 	close(ends[1]);
@@ -153,7 +194,7 @@ static bool spawn(struct daemon *d, int fd, const union rcp_sa *peer, bool busy,
 	c = &d->children[d->count++];
 	*c = (struct child){.pid = pid,
 			    .channel = ends[0],
-			    .busy = busy,
+			    .mark = {.from = daemon_from(peer), .since_ns = rcp_now_ns()},
 			    .kill_ns = rcp_now_ns() + d->config.handshake_seconds * RCP_SEC + BOOT_NS};
 	rcp_sa_text(peer, c->peer);
 	return true;
@@ -183,27 +224,66 @@ static void check_deadlines(struct daemon *d, uint64_t now)
 
 /* ---- what children say ---- */
 
-static void answer(struct daemon *d, struct child *c, const char *name)
+/* NULL, or why this can't be served now. lasting: waiting won't help. */
+static const char *refusal(const struct daemon *d, const char *name, char *text, size_t size, bool *lasting)
 {
 	const struct rcp_module *m = NULL;
-	char text[256] = "+";
+	bool listing = strcmp(name, DAEMON_LISTING) == 0;
 
 	for (size_t i = 0; i < d->config.module_count; i++) {
 		if (strcmp(d->config.modules[i].name, name) == 0)
 			m = &d->config.modules[i];
 	}
+	*lasting = d->ending || (!m && !listing);
 	if (d->ending)
-		snprintf(text, sizeof(text), "-the daemon is ending");
-	else if (!m) /* gone since the child was forked */
-		snprintf(text, sizeof(text), "-module %s is not there any more", name);
-	else if (m->max_connections && count_of(d, name, false) >= m->max_connections)
-		snprintf(text, sizeof(text), "-module %s has as many connections as it may have (%u)", name,
-			 m->max_connections);
-	if (text[0] == '+') {
-		snprintf(c->module, sizeof(c->module), "%s", name);
-		c->kill_ns = c->terminated ? c->kill_ns : 0;
+		snprintf(text, size, "-the daemon is ending");
+	else if (!m && !listing) /* gone since the child was forked */
+		snprintf(text, size, "-module %s is not there any more", name);
+	else if (served(d, NULL) >= d->config.max_connections)
+		snprintf(text, size, "-the daemon has as many connections as it may have (%u)", d->config.max_connections);
+	else if (m && m->max_connections && served(d, name) >= m->max_connections)
+		snprintf(text, size, "-module %s has as many connections as it may have (%u)", name, m->max_connections);
+	else
+		return NULL;
+	return text;
+}
+
+/* What c has asked for, now or at the end of its waiting. */
+static void answer(struct daemon *d, struct child *c, uint64_t now)
+{
+	char text[256];
+	bool lasting;
+	const char *no = refusal(d, c->wants, text, sizeof(text), &lasting);
+
+	if (no && !lasting && now < c->wants_ns)
+		return;
+	c->wants_ns = 0;
+	if (!no) {
+		snprintf(c->module, sizeof(c->module), "%s", c->wants);
+		c->kill_ns = c->terminated || !strcmp(c->wants, DAEMON_LISTING) ? c->kill_ns : 0;
 	}
-	send(c->channel, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
+	send(c->channel, no ? no : "+", no ? strlen(no) : 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void answer_all(struct daemon *d, uint64_t now)
+{
+	for (unsigned i = 0; i < d->count; i++) {
+		if (d->children[i].wants_ns && d->children[i].channel >= 0)
+			answer(d, &d->children[i], now);
+	}
+}
+
+static void take_question(struct daemon *d, struct child *c, const char *name)
+{
+	uint64_t now = rcp_now_ns();
+	bool patient = asking(d) < ASKING;
+
+	if (c->known || (strcmp(name, DAEMON_LISTING) != 0 && rcp_key_name_refuse(name)))
+		return;
+	c->known = true;
+	snprintf(c->wants, sizeof(c->wants), "%s", name);
+	c->wants_ns = patient ? now + ASKING_NS : now;
+	answer(d, c, now);
 }
 
 /* A child is not believed: it may have been taken over by its client. */
@@ -217,13 +297,14 @@ static void hear(struct daemon *d, struct child *c)
 	if (n <= 0) {
 		close(c->channel);
 		c->channel = -1;
+		c->wants_ns = 0;
 		return;
 	}
 	packet[n] = 0;
 	rcp_name_escape(shown, sizeof(shown), packet + 1, strlen(packet + 1));
-	if (packet[0] == 'A' && !c->module[0] && !rcp_key_name_refuse(packet + 1))
-		answer(d, c, packet + 1);
-	else if (packet[0] == 'L')
+	if (packet[0] == 'A')
+		take_question(d, c, packet + 1);
+	else if (packet[0] == 'L' && c->lines++ < LINES_MOST)
 		say(d, 0, "%s: %s", c->peer, shown);
 }
 
@@ -245,7 +326,7 @@ static void reap(struct daemon *d)
 			hear(d, c); /* its last words */
 		if (c->channel >= 0)
 			close(c->channel);
-		if (WIFSIGNALED(status))
+		if (WIFSIGNALED(status) && !c->ousted)
 			say(d, 1, "%s: its child was ended by signal %d (%s)", c->peer, WTERMSIG(status),
 			    strsignal(WTERMSIG(status)));
 		*c = d->children[--d->count];
@@ -254,43 +335,105 @@ static void reap(struct daemon *d)
 
 /* ---- connections and signals ---- */
 
-/* True: this is a child at its end. */
-static bool take_one(struct daemon *d, int listener, bool *more, int *status)
+/*
+ * An alert in the clear, since there is no key yet to say it under: whoever can forge it can cut the connection, too. What
+ * came is read first, or the kernel would reset the connection and the alert with it.
+ */
+static void refuse(struct daemon *d, int fd)
+{
+	static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 80}; /* fatal, internal_error */
+	char heard[4096];
+
+	while (recv(fd, heard, sizeof(heard), MSG_DONTWAIT) > 0)
+		;
+	send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
+	shutdown(fd, SHUT_WR);
+	close(fd);
+	d->refused++;
+}
+
+static void tell_refused(struct daemon *d, uint64_t now)
+{
+	if (!d->refused || now - d->told_ns < TOLD_NS)
+		return;
+	say(d, 1, "%u connections refused or ended before they proved a key: too many at once", d->refused);
+	d->refused = 0;
+	d->told_ns = now;
+}
+
+/* True: more may be waiting at this socket. */
+static bool take_one(struct daemon *d, int listener)
 {
 	union rcp_sa peer = {0};
 	socklen_t len = sizeof(peer);
-	int fd = accept4(listener, &peer.sa, &len, SOCK_CLOEXEC);
-	unsigned busy = count_of(d, NULL, true);
-	bool full = d->count - busy >= d->config.max_connections;
-	char text[RCP_SA_TEXT];
+	int fd = accept4(listener, &peer.sa, &len, SOCK_CLOEXEC), out;
 
-	*more = fd >= 0 || errno == ECONNABORTED || errno == EINTR;
+	if (fd < 0 && (errno == ECONNABORTED || errno == EINTR))
+		return true;
 	if (fd < 0) {
-		if (errno != EAGAIN && !*more)
+		if (errno != EAGAIN)
 			d->breath_ns = rcp_now_ns() + BREATH_NS; /* it stays readable: wait, not spin */
 		return false;
 	}
-	*status = -1;
-	if ((full && busy >= BUSY_MOST) || !spawn(d, fd, &peer, full, status)) {
-		if (*status >= 0)
-			return true;
-		say(d, 1, "%s: refused, there are %u connections", rcp_sa_text(&peer, text), d->count);
-		*more = full; /* fork failed otherwise */
-		if (!full)
-			d->breath_ns = rcp_now_ns() + BREATH_NS;
-	}
-	close(fd);
-	return false;
+	out = daemon_queue_push(&d->queue, fd, &peer, rcp_now_ns());
+	if (out >= 0)
+		refuse(d, out);
+	return true;
 }
 
-static bool take(struct daemon *d, int listener, int *status)
+/* Is there room for one more stranger? One who took his time may have to go for that. */
+static bool make_room(struct daemon *d, const struct daemon_mark *marks, const unsigned *which, unsigned n, uint64_t now)
 {
-	bool more = true;
+	struct child *c;
 
-	for (int i = 0; i < ACCEPTS && more; i++) {
-		if (take_one(d, listener, &more, status))
+	if (d->count >= d->config.max_connections + DAEMON_STRANGERS + 2 * ASKING)
+		return false; /* who was refused a place goes soon */
+	if (n < DAEMON_STRANGERS)
+		return true;
+	c = &d->children[which[daemon_heaviest(marks, n)]];
+	if (now - c->mark.since_ns < GRACE_NS)
+		return false;
+	c->ousted = true;
+	c->kill_ns = now + KILL_NS;
+	kill(c->pid, SIGKILL);
+	d->refused++;
+	return true;
+}
+
+/* Who did not wait to the end. */
+static bool has_gone(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* Who waits becomes a child. True: this is that child, at its end. */
+static bool serve_waiting(struct daemon *d, uint64_t now, int *status)
+{
+	struct daemon_mark marks[DAEMON_STRANGERS];
+	unsigned which[DAEMON_STRANGERS];
+	int fd;
+
+	while (d->queue.count && now >= d->breath_ns) {
+		unsigned n = strangers(d, marks, which);
+		union rcp_sa peer;
+
+		if (!make_room(d, marks, which, n, now))
+			break;
+		fd = daemon_queue_pop(&d->queue, marks, n < DAEMON_STRANGERS ? n : DAEMON_STRANGERS, &peer);
+		*status = -1;
+		if (has_gone(fd) || spawn(d, fd, &peer, status)) {
+			close(fd);
+		} else if (*status >= 0) {
 			return true;
+		} else {
+			refuse(d, fd); /* no process or no memory: wait, not spin */
+			d->breath_ns = now + BREATH_NS;
+		}
 	}
+	while ((fd = daemon_queue_late(&d->queue, now - d->config.handshake_seconds * RCP_SEC)) >= 0)
+		refuse(d, fd);
 	return false;
 }
 
@@ -323,6 +466,8 @@ static void begin_end(struct daemon *d)
 	for (unsigned i = 0; i < d->socket_count; i++)
 		close(d->sockets[i]);
 	d->socket_count = 0;
+	while (d->queue.count)
+		close(d->queue.fds[--d->queue.count]);
 	for (unsigned i = 0; i < d->count; i++)
 		end_child(&d->children[i], rcp_now_ns());
 }
@@ -362,7 +507,7 @@ static bool turn(struct daemon *d, int *status)
 	unsigned n = fill_polls(d, now);
 	struct pollfd *p = d->polls;
 
-	poll(p, n, now < d->breath_ns ? (int)(BREATH_NS / RCP_MS) : 1000);
+	poll(p, n, now < d->breath_ns || d->queue.count || asking(d) ? (int)(BREATH_NS / RCP_MS) : 1000);
 	for (unsigned i = 0; i < children; i++) {
 		if (p[1 + sockets + i].revents)
 			hear(d, &d->children[i]);
@@ -379,10 +524,15 @@ static bool turn(struct daemon *d, int *status)
 	if (signals)
 		on_signals(d);
 	for (unsigned i = 0; i < ready_count && !d->ending; i++) {
-		if (take(d, ready[i], status))
-			return true;
+		for (int j = 0; j < ACCEPTS && take_one(d, ready[i]); j++)
+			;
 	}
-	check_deadlines(d, rcp_now_ns());
+	now = rcp_now_ns();
+	if (serve_waiting(d, now, status))
+		return true;
+	answer_all(d, now);
+	check_deadlines(d, now);
+	tell_refused(d, now);
 	return false;
 }
 
@@ -403,6 +553,8 @@ static int open_signals(struct daemon *d, struct rcp_err *err)
 
 static void close_all(struct daemon *d)
 {
+	for (unsigned i = 0; i < d->queue.count; i++)
+		close(d->queue.fds[i]);
 	for (unsigned i = 0; i < d->socket_count; i++)
 		close(d->sockets[i]);
 	if (d->signals >= 0)
@@ -425,12 +577,25 @@ static void fault(const struct daemon *d, const struct rcp_err *err)
 		d->watch.fault(d->watch.arg, &f);
 }
 
+/* Each connection is two descriptors here, until it is a child's. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 int rcp_daemon_run(const struct rcp_daemon_options *options, const struct rcp_watch *watch)
 {
 	struct daemon d = {.options = options, .watch = *watch, .signals = -1};
 	struct rcp_err err = {0};
 	int status = -1;
 
+	rcp_jail_hide();
+	raise_descriptors();
 	if (rcp_config_load(options->config, &err, &d.config) || open_signals(&d, &err) ||
 	    daemon_sockets(&d.config, &err, d.sockets, &d.socket_count) || !room_for_one(&d)) {
 		fault(&d, &err);
@@ -457,6 +622,7 @@ int rcp_key_new(const char *name, const char *path, const struct rcp_watch *watc
 	const struct daemon d = {.watch = *watch};
 	struct rcp_err err = {0};
 
+	rcp_jail_hide();
 	_Static_assert(RCP_KEY_LINE_MAX >= RCP_KEY_LINE, "a key's line fits");
 	if (!rcp_key_make(name, &err, out) && path)
 		rcp_key_write(path, out, &err);

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RING_MOST (256u << 20) /* bytes of memory that a client can have for its ring */
+#define CHUNK_LEAST 65536 /* a limit makes chunks no smaller */
 
 struct rcp_served {
 	const struct daemon_child_params *params;
@@ -71,13 +71,15 @@ static int ask(struct rcp_run *run, const char *module, struct rcp_err *err)
 
 /* ---- MODULE ---- */
 
-static void list(struct rcp_run *run)
+static int list(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_config *c = run->served->params->config;
 	struct rcp_wr w = {.max = RCP_FRAME_MAX - 64};
 	struct rcp_msg_modules m;
 	struct rcp_err none = {0};
 
+	if (ask(run, DAEMON_LISTING, err))
+		return (int)err->code;
 	for (size_t i = 0; i < c->module_count; i++) {
 		const struct rcp_module *module = &c->modules[i];
 		struct rcp_rec_listing rec = {.name = rcp_span_str(module->name),
@@ -92,6 +94,7 @@ static void list(struct rcp_run *run)
 	rcp_wr_free(&w);
 	run->served->listed = true;
 	run_end(run, &none);
+	return 0;
 }
 
 /* From here on it is the module's user who acts, in the module's directory. */
@@ -147,54 +150,47 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m)
 	}
 	snprintf(run->served->key, sizeof(run->served->key), "%s", rcp_ctl_identity(run->pipe));
 	rcp_keyring_free(&run->served->params->config->ring); /* this process' copy: other users' keys */
-	if (run->served->params->busy) {
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the daemon has as many connections as it may have");
-		rcp_err_fix(&err, "try again later");
-	} else if (!m->name.len) {
-		list(run);
-		return;
-	} else {
+	if (!m->name.len)
+		list(run, &err);
+	else
 		choose(run, m->name, &err);
-	}
 	if (rcp_err_is(&err))
 		run_end(run, &err);
-	else
+	else if (!run->served->listed)
 		rcp_ctl_expect(run->pipe, served_step_ms(run), "START");
 }
 
 /* ---- the request ---- */
 
-static int confine(char **path, struct rcp_err *err)
+/*
+ * Bytes that were credited come without asking, so a sink's limit begins with a ring of half a second's; with smaller chunks
+ * where the client's are larger than that. Two slots at least: one is written while the other comes.
+ */
+static void bound_ring(struct rcp_request *q, uint64_t limit)
 {
-	char *inside = rcp_confine_path(*path, err);
+	uint64_t most = RUN_RING_MOST;
 
-	if (!inside)
-		return (int)err->code;
-	free(*path);
-	*path = inside;
-	return 0;
+	if (limit && q->role == RCP_ROLE_SINK && limit / 2 < most)
+		most = limit / 2;
+	while (q->slots > 2 && (uint64_t)q->slots * q->chunk_bytes > most)
+		q->slots /= 2;
+	while (q->slots * (uint64_t)q->chunk_bytes > most && q->chunk_bytes >= 2 * CHUNK_LEAST && q->chunk_bytes % 8192 == 0)
+		q->chunk_bytes /= 2;
 }
 
 int served_request(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_module *module = run->served->module;
 	struct rcp_request *q = &run->req;
-	bool pairs = (q->flags & RCP_OPT_PAIRS) != 0;
 
 	if (q->role == RCP_ROLE_SINK && !module->writable) {
 		rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "module %s is read-only", module->name);
 		rcp_err_fix(err, "its administrator can set 'writable = yes'");
 		return (int)err->code;
 	}
-	if (q->role == RCP_ROLE_SINK && confine(&q->target, err))
+	if (restrict_paths(q, err))
 		return (int)err->code;
-	/* Of pairs the first is the directory; the walk holds the names below it to the same rule. */
-	for (size_t i = 0; i < (pairs && q->path_count ? 1 : q->path_count); i++) {
-		if (confine(&q->paths[i], err))
-			return (int)err->code;
-	}
-	while (q->slots > 1 && (uint64_t)q->slots * q->chunk_bytes > RING_MOST)
-		q->slots /= 2;
+	bound_ring(q, module->bwlimit);
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
 	if (q->role == RCP_ROLE_SINK) {
@@ -260,25 +256,28 @@ void served_over(struct rcp_run *run)
 {
 	const struct rcp_served *s = run->served;
 	double seconds = (double)((run->ended_ns ? run->ended_ns : rcp_now_ns()) - run->started_ns) / 1e9;
-	char text[2048], request[1200] = "";
+	char text[2048], request[1200] = "", some[64] = "";
 	int code = rcp_err_is(&run->cause) ? (int)run->cause.code : (int)run->stats.verdict_code;
 	bool failed = rcp_err_is(&run->cause);
+	/* A copy that came to its end, but not with all files: the first of them says what was wrong. */
+	bool partly = !failed && code && rcp_err_is(&run->first_fault);
 
-	rcp_err_format(&run->cause, text, sizeof(text));
+	rcp_err_format(partly ? &run->first_fault : &run->cause, text, sizeof(text));
+	if (partly)
+		snprintf(some, sizeof(some), " (%llu files), first ", (unsigned long long)run->stats.failed);
 	if (!s->key[0]) {
 		tell(run, "no key proved, %.1f s: %s", seconds, failed ? text : "gone");
 		return;
 	}
 	if (s->listed || !s->module || !run->req.target) {
-		tell(run, "key %s: %s%s", s->key, s->listed ? "modules listed" : failed ? text : "gone",
-		     s->params->busy ? " (refused)" : "");
+		tell(run, "key %s: %s", s->key, s->listed ? "modules listed" : failed ? text : "gone");
 		return;
 	}
 	what(run, request, sizeof(request));
 	tell(run, "key %s, module %s, %s: %llu files, %llu bytes, %.2f s, %s: %s%s%s", s->key, s->module->name, request,
 	     (unsigned long long)run->stats.files_done, (unsigned long long)run->stats.bytes_done, seconds,
-	     run->transport ? run->transport : "no link", code ? "failed" : "ok", failed ? ": " : "",
-	     failed ? text : "");
+	     run->transport ? run->transport : "no link", code ? "failed" : "ok", partly ? some : failed ? ": " : "",
+	     partly || failed ? text : "");
 }
 
 static struct rcp_run *serving;

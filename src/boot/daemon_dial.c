@@ -2,6 +2,7 @@
  * The initiator's way to a daemon: the user's key, the host's addresses, TCP, and TLS keyed by that key.
  * What comes of it is run->pipe, and carries what ssh's pipe carries. Loop's thread.
  */
+#include "boot/jail.h"
 #include "boot/run.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ static int take_key(struct rcp_run *run, const struct rcp_options *o, struct rcp
 	const struct rcp_psk *key;
 	char path[4096];
 
+	rcp_jail_hide();
 	if (!o->key && default_key(path, sizeof(path), err))
 		return (int)err->code;
 	if (rcp_keyring_read(&ring, o->key ? o->key : path, err)) {

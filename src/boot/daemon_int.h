@@ -1,9 +1,9 @@
 /*
  * Inside the daemon. daemon.c: the process that listens, forks and counts; daemon_sock.c: its sockets,
- * and systemd; daemon_child.c: what serves one connection, and knows nothing of the others.
+ * and systemd; daemon_queue.c: who is next; daemon_child.c: what serves one connection, and knows nothing of the others.
  *
  * A child has a SEQPACKET to the daemon, a letter and text in each packet:
- *   child: A module      may this module have one more connection?   daemon: + or -reason
+ *   child: A module      may this module have one more connection?   daemon: + or -reason, perhaps after a while
  *   child: L text        a line for the log
  */
 #ifndef RCP_BOOT_DAEMON_INT_H
@@ -16,13 +16,13 @@
 #define DAEMON_PACKET	4096
 #define DAEMON_SOCKETS	16
 #define DAEMON_ASK_MS	5000
+#define DAEMON_LISTING	"-" /* in place of a module's name, which it can't be: to list them */
 
 struct daemon_child_params {
 	struct rcp_config *config; /* a forked copy */
 	int fd;	     /* the connection, the callee's */
 	int channel; /* to the daemon */
 	unsigned threads;
-	bool busy; /* refuse it, once it has proved its key */
 };
 
 /* The whole life of a child: its exit status. */

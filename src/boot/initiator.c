@@ -179,7 +179,8 @@ static void on_ready(struct rcp_run *run, const struct rcp_msg_ready *m)
 	run->ready_said = true;
 	run->port = m->port;
 	rcp_ctl_expect(run->pipe, 0, NULL);
-	start_race(run);
+	if (!run_test_stalls(run, "ready"))
+		start_race(run);
 }
 
 static void pipe_message(void *arg, const struct rcp_msg *msg)
@@ -374,34 +375,21 @@ static int start_ssh(struct rcp_run *run, const struct rcp_options *o, struct rc
 	return rcp_ctl_new_pipe(&run->loop, rfd, wfd, false, run->host, &pipe_ops, run, err, &run->pipe);
 }
 
-/* Tests only: RCP_TEST_STALL=WORD, a client that says no more after that. */
-static bool test_stalls(const char *after)
-{
-#if RCP_TEST_HOOKS
-	const char *word = getenv("RCP_TEST_STALL");
-
-	return word && !strcmp(word, after);
-#else
-	(void)after;
-	return false;
-#endif
-}
-
 /* All that this end has to say on the pipe, whoever carries it. */
 static int greet(struct rcp_run *run, struct rcp_err *err)
 {
 	struct rcp_msg_module module = {.name = rcp_span_str(run->where.module ? run->where.module : "")};
 
-	if (test_stalls("tls"))
+	if (run_test_stalls(run, "tls"))
 		return 0;
 	say_hello(run);
-	if (test_stalls("hello"))
+	if (run_test_stalls(run, "hello"))
 		return 0;
 	if (run->where.kind == RCP_WHERE_DAEMON)
 		rcp_ctl_send(run->pipe, RCP_MSG_MODULE, &module);
-	if (run->options->list || test_stalls("module"))
+	if (run->options->list || run_test_stalls(run, "module"))
 		return 0;
-	if (say_start(run, err) || test_stalls("start") || say_names(run, err))
+	if (say_start(run, err) || run_test_stalls(run, "start") || say_names(run, err))
 		return (int)err->code;
 	talk_rdma_look(run);
 	return 0;

@@ -6,8 +6,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/landlock.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +19,12 @@
 #define FS_REFER     (UINT64_C(1) << 13) /* 2 */
 #define FS_TRUNCATE  (UINT64_C(1) << 14) /* 3 */
 #define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
+
+/* As of 6; older kernels take the beginning of it. */
+struct ruleset {
+	uint64_t fs, net, scoped;
+};
+#define SCOPES (UINT64_C(1) | UINT64_C(2)) /* 6: abstract UNIX sockets, signals */
 
 #define FS_READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 /* In no module: to run a program, to make or control a device. */
@@ -33,6 +43,14 @@ static uint64_t all_rights(int version)
 {
 	return FS_FIRST | (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0) |
 	       (version >= 5 ? FS_IOCTL_DEV : 0);
+}
+
+/* Besides: no signal to another process, though it be the same user's. */
+static int create(int version, uint64_t rights)
+{
+	const struct ruleset all = {.fs = rights, .scoped = version >= 6 ? SCOPES : 0};
+
+	return (int)syscall(SYS_landlock_create_ruleset, &all, version >= 6 ? sizeof(all) : sizeof(all.fs), 0);
 }
 
 static int allow(int rules, int fd, uint64_t rights)
@@ -70,16 +88,39 @@ static void allow_libraries(int rules, int version)
 	allow_path(rules, "/dev/null", device);
 }
 
+/* What changes the file system, and to run a program. */
+static uint64_t sink_rights(int version)
+{
+	return all_rights(version) & ~(FS_READ | FS_IOCTL_DEV);
+}
+
+/* The first version forbids hard links and renames from one directory to another, which is too much. */
+bool rcp_jail_sink(int root)
+{
+	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	uint64_t rights = version > 1 ? sink_rights(version) : 0;
+	int rules = version > 1 ? create(version, rights) : -1;
+	bool done;
+
+	if (rules < 0)
+		return false;
+	allow_path(rules, "/dev/infiniband", LANDLOCK_ACCESS_FS_WRITE_FILE);
+	allow_path(rules, "/dev/null", LANDLOCK_ACCESS_FS_WRITE_FILE);
+	done = allow(rules, root, rights & ~LANDLOCK_ACCESS_FS_EXECUTE) == 0 &&
+	       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && syscall(SYS_landlock_restrict_self, rules, 0) == 0;
+	close(rules);
+	return done;
+}
+
 int rcp_jail_landlock(int root, bool writable, struct rcp_err *err)
 {
 	int version = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-	struct landlock_ruleset_attr all = {.handled_access_fs = version > 0 ? all_rights(version) : 0};
 	uint64_t inside = writable ? all_rights(version) & ~FS_NEVER : FS_READ;
 	int rules;
 
 	if (version <= 0)
 		return 1;
-	rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0);
+	rules = create(version, all_rights(version));
 	if (rules < 0)
 		return failed(err, "landlock_create_ruleset");
 	allow_libraries(rules, version);
@@ -103,27 +144,76 @@ static int become(const struct rcp_module *m, struct rcp_err *err)
 		return failed(err, "setresuid");
 	if (m->uid != 0 && (setresuid((uid_t)-1, 0, (uid_t)-1) == 0 || geteuid() == 0))
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "setresuid", NULL, "root could be had back");
+	return 0;
+}
+
+static int give_up_more(struct rcp_err *err)
+{
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return failed(err, "prctl");
 	return 0;
 }
 
-int rcp_jail_enter(const struct rcp_module *m, struct rcp_err *err, char *remark, size_t size)
+/* LeakSanitizer looks at the process as a debugger does. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+void rcp_jail_hide(void)
 {
-	int root;
+#ifndef SANITIZED
+	const struct rlimit none = {0};
+
+	/* For the cores that are piped to a program the limit alone does not count. */
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+#endif
+}
+
+/* From here on names begin at dir. */
+static int settle_in(const char *dir, const char *name, const char *what, bool writable, struct rcp_err *err,
+		     char *remark, size_t size)
+{
+	int root = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	remark[0] = 0;
-	if (become(m, err))
-		return (int)err->code;
-	root = open(m->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0 || fchdir(root) < 0) {
 		failed(err, "open");
 		if (root >= 0)
 			close(root);
 		return (int)err->code;
 	}
-	rcp_confine(root, m->name);
-	if (rcp_jail_landlock(root, m->writable, err) == 1)
+	rcp_confine(root, name, what);
+	if (rcp_jail_landlock(root, writable, err) == 1)
 		snprintf(remark, size, "the kernel has no Landlock: openat2 alone confines");
+	return (int)err->code;
+}
+
+int rcp_jail_enter(const struct rcp_module *m, struct rcp_err *err, char *remark, size_t size)
+{
+	remark[0] = 0;
+	if (become(m, err) || give_up_more(err))
+		return (int)err->code;
+	return settle_in(m->path, m->name, "the module", m->writable, err, remark, size);
+}
+
+int rcp_jail_restrict(const char *dir, bool writable, struct rcp_err *err, char *remark, size_t size)
+{
+	static char real[PATH_MAX]; /* what it is called is borrowed for good */
+	const char *slash;
+
+	remark[0] = 0;
+	if (!realpath(dir, real))
+		failed(err, "open");
+	slash = strrchr(real, '/');
+	if (!rcp_err_is(err) && !give_up_more(err))
+		settle_in(real, slash && slash[1] ? slash + 1 : "root", "the directory that this login is held to", writable,
+			  err, remark, size);
+	if (rcp_err_is(err))
+		rcp_err_object(err, dir);
 	return (int)err->code;
 }

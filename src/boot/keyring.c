@@ -61,13 +61,34 @@ static int line_wrong(struct rcp_err *err, const char *shown, unsigned number, c
 	return RCP_E_USAGE;
 }
 
-static int add(struct rcp_keyring *ring, const struct rcp_psk *key, struct rcp_err *err)
+static int no_memory(struct rcp_err *err, const char *what)
+{
+	return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", what, NULL);
+}
+
+static int add_origin(struct rcp_keyring *ring, const char *shown, unsigned number, struct rcp_err *err)
+{
+	char **origins = reallocarray(ring->origins, ring->count + 1, sizeof(*origins)), at[1024];
+
+	if (!origins)
+		return no_memory(err, shown);
+	ring->origins = origins;
+	snprintf(at, sizeof(at), "%.1000s:%u", shown, number);
+	origins[ring->count] = strdup(at);
+	return origins[ring->count] ? 0 : no_memory(err, shown);
+}
+
+static int add(struct rcp_keyring *ring, const struct rcp_psk *key, const char *shown, unsigned number, struct rcp_err *err)
 {
 	/* Not by realloc, which would leave the old place unwiped. */
 	struct rcp_psk *keys = calloc(ring->count + 1, sizeof(*keys));
 
 	if (!keys)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", key->name, NULL);
+		return no_memory(err, key->name);
+	if (add_origin(ring, shown, number, err)) {
+		free(keys);
+		return (int)err->code;
+	}
 	if (ring->count) {
 		memcpy(keys, ring->keys, ring->count * sizeof(*keys));
 		rcp_secret_wipe(ring->keys, ring->count * sizeof(*keys));
@@ -85,6 +106,8 @@ static int take_line(struct rcp_keyring *ring, const char *line, size_t len, con
 	struct rcp_psk key = {0};
 	size_t name = 0, gap;
 	const char *why = "no name and key";
+	const struct rcp_psk *other;
+	char twice[1100];
 
 	while (name < len && !strchr(BLANKS, line[name]))
 		name++;
@@ -95,13 +118,17 @@ static int take_line(struct rcp_keyring *ring, const char *line, size_t len, con
 		why = rcp_key_name_refuse(key.name);
 		if (!why && !hex_decode(line + gap, len - gap, key.key))
 			why = "the key is not 64 hexadecimal digits";
-		if (!why && rcp_keyring_find(ring, key.name))
-			why = "a key of this name is there already";
+		other = why ? NULL : rcp_keyring_find(ring, key.name);
+		if (other) {
+			snprintf(twice, sizeof(twice), "key %s is there twice, first in %s", key.name,
+				 ring->origins[other - ring->keys]);
+			why = twice;
+		}
 	}
 	if (why)
 		line_wrong(err, shown, number, why);
 	else
-		add(ring, &key, err);
+		add(ring, &key, shown, number, err);
 	rcp_secret_wipe(&key, sizeof(key));
 	return (int)err->code;
 }
@@ -172,31 +199,39 @@ static int read_file(struct rcp_keyring *ring, int fd, const char *path, struct 
 	return (int)err->code;
 }
 
+/* Hidden ones, and what an editor leaves beside the file. */
+static int is_key_file(const struct dirent *e)
+{
+	return e->d_name[0] != '.' && e->d_name[strlen(e->d_name) - 1] != '~';
+}
+
+static void read_named(struct rcp_keyring *ring, int dir, const char *path, const char *name, struct rcp_err *err)
+{
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	char whole[4096];
+
+	snprintf(whole, sizeof(whole), "%.3800s/%s", path, name);
+	if (fd < 0) {
+		rcp_err_set(err, RCP_E_USAGE, errno, "open", whole, NULL);
+		return;
+	}
+	read_file(ring, fd, whole, err);
+	close(fd);
+}
+
 static int read_dir(struct rcp_keyring *ring, int dir, const char *path, struct rcp_err *err)
 {
-	DIR *d = fdopendir(dir);
-	struct dirent *e;
+	struct dirent **names;
+	int n = scandirat(dir, ".", &names, is_key_file, alphasort);
 
-	if (!d) {
-		close(dir);
-		return rcp_err_set(err, RCP_E_USAGE, errno, "opendir", path, NULL);
+	if (n < 0)
+		return rcp_err_set(err, RCP_E_USAGE, errno, "scandir", path, NULL);
+	for (int i = 0; i < n; i++) {
+		if (!rcp_err_is(err))
+			read_named(ring, dir, path, names[i]->d_name, err);
+		free(names[i]);
 	}
-	while (!rcp_err_is(err) && (e = readdir(d))) {
-		char whole[4096];
-		int fd;
-
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(whole, sizeof(whole), "%.3800s/%s", path, e->d_name);
-		fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd < 0)
-			rcp_err_set(err, RCP_E_USAGE, errno, "open", whole, NULL);
-		else
-			read_file(ring, fd, whole, err);
-		if (fd >= 0)
-			close(fd);
-	}
-	closedir(d);
+	free(names);
 	return (int)err->code;
 }
 
@@ -215,7 +250,7 @@ int rcp_keyring_read(struct rcp_keyring *ring, const char *path, struct rcp_err 
 	}
 	if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
 		if (!owner_refuse(&st, 022, path, err))
-			return read_dir(ring, fd, path, err);
+			read_dir(ring, fd, path, err);
 	} else {
 		read_file(ring, fd, path, err);
 	}
@@ -236,6 +271,9 @@ void rcp_keyring_free(struct rcp_keyring *ring)
 {
 	if (ring->keys)
 		rcp_secret_wipe(ring->keys, ring->count * sizeof(*ring->keys));
+	for (size_t i = 0; i < ring->count; i++)
+		free(ring->origins[i]);
+	free(ring->origins);
 	free(ring->keys);
 	*ring = (struct rcp_keyring){0};
 }

@@ -19,13 +19,15 @@ struct rcp_psk {
 /* Zeroed = empty. */
 struct rcp_keyring {
 	struct rcp_psk *keys;
+	char **origins; /* "file:line" of each */
 	size_t count;
 };
 
 /* NULL, or why this is no name for a key (or a module): 1 to 64 of A-Z a-z 0-9 . _ -, no dot in front. */
 const char *rcp_key_name_refuse(const char *name);
 
-/* path: a file, or a directory of them (names with a dot in front are left out). Adds to ring;
+/* path: a file, or a directory of them (names with a dot in front or ~ at the end, as editors leave, are left out). Adds to
+ * ring, files in the order of their names;
  * RCP_E_USAGE with file, line and fix. Free in both cases. */
 int rcp_keyring_read(struct rcp_keyring *ring, const char *path, struct rcp_err *err);
 /* The same of a text; shown: the file's name. Wipes nothing of it. */

@@ -25,6 +25,19 @@ uint64_t run_now(void *arg)
 	return rcp_now_ns();
 }
 
+bool run_test_stalls(const struct rcp_run *run, const char *after)
+{
+#if RCP_TEST_HOOKS
+	const char *word = run->initiator ? getenv("RCP_TEST_STALL") : NULL;
+
+	return word && !strcmp(word, after);
+#else
+	(void)run;
+	(void)after;
+	return false;
+#endif
+}
+
 /* ---- what the user is told ---- */
 
 static void fault_of(const struct rcp_err *err, bool warning, struct rcp_fault *f)
@@ -42,6 +55,8 @@ void run_fault(struct rcp_run *run, const struct rcp_err *err, bool warning)
 {
 	struct rcp_fault f;
 
+	if (!warning && !rcp_err_is(&run->first_fault))
+		run->first_fault = *err;
 	/* A responder's faults travel to the initiator, which tells the user once. */
 	if (!run->watch.fault || (!run->initiator && (run->ctl || run->pipe)) || retry_told(run, err))
 		return;
@@ -589,108 +604,4 @@ int run_loop(struct rcp_run *run)
 	if (rcp_err_is(&run->cause))
 		return (int)run->cause.code;
 	return (int)run->stats.verdict_code;
-}
-
-/* ---- requests ---- */
-
-static void free_strings(char **list)
-{
-	for (char **s = list; list && *s; s++)
-		free(*s);
-	free(list);
-}
-
-void request_free(struct rcp_request *req)
-{
-	free(req->target);
-	free_strings(req->paths);
-	free_strings(req->excludes);
-	free(req->source);
-	req->target = req->source = NULL;
-	req->paths = req->excludes = NULL;
-	req->path_count = req->path_cap = 0;
-}
-
-int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err)
-{
-	if (req->path_count + 2 > req->path_cap) {
-		size_t cap = req->path_cap ? 2 * req->path_cap : 16;
-		char **p = realloc(req->paths, cap * sizeof(*p));
-
-		if (!p)
-			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
-		req->paths = p;
-		req->path_cap = cap;
-		p[req->path_count] = NULL; /* whatever comes now, the list has its end */
-	}
-	char *copy = rcp_span_dup(rcp_span_of(path, len));
-
-	if (!copy)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	req->paths[req->path_count++] = copy;
-	req->paths[req->path_count] = NULL;
-	return 0;
-}
-
-/* ---- the session of this end ---- */
-
-static int make_sender(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
-{
-	bool pairs = (run->req.flags & RCP_OPT_PAIRS) != 0;
-	struct rcp_walk_options w = {.recursive = (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0,
-				     .archive = (o->flags & RCP_OPT_ARCHIVE) != 0,
-				     .globs = !run->initiator,
-				     .pairs = pairs,
-				     .root = pairs ? run->req.paths[0] : NULL,
-				     .excludes = (const char *const *)run->req.excludes,
-				     .target = run->local ? &run->target : NULL};
-	const char *const *paths = (const char *const *)run->req.paths + (pairs ? 1 : 0);
-	struct rcp_walk *walk;
-
-	if (rcp_walk_new(paths, &w, err, &walk))
-		return (int)err->code;
-	return rcp_sender_new(&run->env, o, walk, err, &run->sender);
-}
-
-static int make_receiver(struct rcp_run *run, const struct rcp_session_options *o, struct rcp_err *err)
-{
-	bool pairs = (o->flags & RCP_OPT_PAIRS) != 0; /* names below the target, which is made where it is not there */
-	bool dir = pairs || (o->flags & (RCP_OPT_RECURSIVE | RCP_OPT_ARCHIVE)) != 0;
-
-	if (rcp_target_resolve(run->req.target, run->req.source,
-			       pairs || (o->flags & RCP_OPT_TARGET_DIR) != 0, dir, err, &run->target))
-		return (int)err->code;
-	run->target_open = true;
-	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY)))
-		rcp_target_remember(&run->target);
-	/* A responder takes what its initiator sends: that is who asks. */
-	if (run->initiator && run->where.host && rcp_wanted_new(run->req.paths, pairs, err, &run->wanted))
-		return (int)err->code;
-	run->env.wanted = run->wanted;
-	run->env.excludes = run->req.excludes != NULL;
-	return rcp_receiver_new(&run->env, o, &run->target, err, &run->receiver);
-}
-
-static mode_t user_umask(void)
-{
-	mode_t mask = umask(077);
-
-	umask(mask);
-	return mask;
-}
-
-int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *err)
-{
-	struct rcp_session_options o = {.flags = run->req.flags,
-					.chunk_bytes = chunk_bytes,
-					.bundle_bytes = run->req.bundle_bytes,
-					.engine = run->req.engine,
-					.umask = user_umask(),
-					.limit_bytes_per_second = run->req.limit,
-					.accept_bytes_per_second = run->accept_limit};
-
-	if (o.bundle_bytes > chunk_bytes / 4)
-		o.bundle_bytes = chunk_bytes / 4;
-	run->session_over = false;
-	return run->req.role == RCP_ROLE_SOURCE ? make_sender(run, &o, err) : make_receiver(run, &o, err);
 }

@@ -32,6 +32,7 @@
 #define RUN_PHASE_LATE ((enum rcp_phase)(RCP_PHASE_TALK | RCP_PHASE_COPY))
 #define RUN_STREAMS_MAX 16
 #define RUN_ATTEMPTS_MAX 64
+#define RUN_RING_MOST (256u << 20) /* a daemon's child: bytes of a client's ring; twice that while links are tried */
 #define RUN_PING_MS 2000
 #define RUN_DEAD_MS 8000 /* silence that means the peer or the network is gone */
 
@@ -101,6 +102,10 @@ struct rcp_run {
 
 	bool initiator;
 	struct rcp_served *served; /* responder: a daemon's child is this one */
+	bool restricted; /* responder: held to one directory by its own command line; access: which way */
+	enum rcp_access access;
+	char remark[128]; /* what of that the kernel can't do; "" */
+	unsigned threads; /* asked for */
 	bool must_seal; /* responder: by its own command line, whatever the initiator says */
 	struct rcp_request req;
 	char host[256]; /* the peer, for messages */
@@ -113,6 +118,7 @@ struct rcp_run {
 	uint64_t started_ns, progress_ns, ended_ns;
 	unsigned replaced;   /* links that another one took over from, on the same connection */
 	unsigned reconnects; /* connections that were */
+	struct rcp_err first_fault; /* of a file, for a daemon's log */
 	bool linked;	     /* there was a link once */
 	bool retry;	     /* this end is not the last: another connection follows */
 	uint64_t retry_ns;   /* when; 0: not waiting */
@@ -128,7 +134,7 @@ struct rcp_run {
 	struct rcp_psk key;	     /* to a daemon */
 	struct daemon_dial *dialing; /* its host's addresses are being asked for */
 	uint64_t accept_limit;	     /* sink: it takes no more bytes a second; 0: none */
-	uint64_t boot_ns;	     /* daemon's child: until when it must be known what is wanted */
+	uint64_t boot_ns;	     /* daemon's child: until when the first link must be up */
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
 	uint64_t peer_features;	  /* of its HELLO */
@@ -205,6 +211,8 @@ static inline bool run_has_daemon(const struct rcp_run *run)
 }
 
 /* run.c */
+/* Tests only: RCP_TEST_STALL=WORD, an initiator that says no more after that (or misbehaves in another way). */
+bool run_test_stalls(const struct rcp_run *run, const char *after);
 int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned threads, int verbose,
 	     struct rcp_err *err);
 /* The two halves of it: a daemon's child has no thread before it has lost its privileges. */
@@ -227,6 +235,8 @@ void run_stats(struct rcp_run *run);
 uint64_t run_now(void *arg);
 void run_forget(struct rcp_run *run);
 void request_free(struct rcp_request *req);
+/* Sink: run->target, unless it is open already. */
+int run_target_open(struct rcp_run *run, uint64_t flags, struct rcp_err *err);
 int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
 void run_env(struct rcp_run *run, struct rcp_session_env *env);
 
@@ -244,6 +254,7 @@ struct rcp_session_stats retry_totals(const struct rcp_run *run);
 
 /* talk.c, talk_msg.c */
 #define TALK_OTHER_MS 6000 /* one try of TCP or the pipe */
+#define TALK_SERVED_MS 20000 /* a daemon's child: for CAPS */
 #define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
 bool talk_is_rdma(enum rcp_link_kind kind);
 void talk_use(struct rcp_attempt *a);
@@ -297,6 +308,16 @@ extern const struct rcp_rdma_listen_ops attempt_listen_ops;
 void attempt_pipes_run(struct rcp_run *run);
 void attempt_pipes_lost(struct rcp_run *run, const struct rcp_err *cause);
 uint8_t *attempt_chunk_place(void *arg, uint32_t slot, size_t *room);
+
+/* restrict.c: what a responder is held to. */
+/* Becomes what --restrict asks for, if it does. */
+int restrict_enter(struct rcp_run *run, const struct rcp_server_options *o, struct rcp_err *err);
+/* START and NAMES are known: is this allowed by --restrict? Makes the paths relative to its directory. */
+int restrict_request(struct rcp_run *run, struct rcp_err *err);
+/* The paths of a confined process. */
+int restrict_paths(struct rcp_request *q, struct rcp_err *err);
+/* A sink behind ssh, START is known: from here on it writes beneath its target only. Before the pool. */
+void restrict_sink(struct rcp_run *run);
 
 /* initiator.c, server.c, local.c */
 int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);

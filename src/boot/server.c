@@ -213,6 +213,15 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	expect_more(run, "names");
 	run->log.line = note_line;
 	run->log.level = m->flags & RCP_OPT_VERBOSE ? RCP_LOG_INFO : RCP_LOG_WARN;
+	if (run->remark[0])
+		rcp_log(&run->log, RCP_LOG_INFO, "%s", run->remark);
+	if (!run->pool) {
+		restrict_sink(run);
+		if (run_init_pool(run, run->threads, &err)) {
+			fail(run, &err);
+			return;
+		}
+	}
 	talk_rdma_look(run);
 }
 
@@ -236,6 +245,8 @@ static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
 	if (m->last && run->served && !rcp_err_is(&err))
 		served_request(run, &err);
+	else if (m->last && !rcp_err_is(&err))
+		restrict_request(run, &err);
 	if (rcp_err_is(&err)) {
 		fail(run, &err);
 	} else if (m->last) {
@@ -328,10 +339,13 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 		return run_no_memory(watch);
 	snprintf(run->host, sizeof(run->host), "initiator");
 	run->must_seal = o->encryption == RCP_ENCRYPTION_ALWAYS;
-	if (!run_init(run, watch, o->threads, 0, &err) &&
+	run->threads = o->threads;
+	if (!run_init_loop(run, watch, 0, &err) &&
 	    !rcp_ctl_new_pipe(&run->loop, o->in_fd, o->out_fd, true, run->host, &server_pipe_ops, run, &err,
-			      &run->pipe))
+			      &run->pipe)) {
 		server_greet(run);
+		restrict_enter(run, o, &err);
+	}
 	if (rcp_err_is(&err)) {
 		run_fault(run, &err, false);
 		run_end(run, &err);

@@ -202,7 +202,7 @@ void talk_start(struct rcp_run *run)
 	rcp_ctl_set_peer_role(run->ctl, run->req.role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE);
 	rcp_ctl_keepalive(run->ctl, RUN_PING_MS, RUN_DEAD_MS);
 	talk_rdma_look(run);
-	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
+	run->wait_ns = rcp_now_ns() + (run->served ? TALK_SERVED_MS : TALK_WAIT_MS) * RCP_MS;
 }
 
 /* ---- why it is not RDMA ---- */
@@ -314,7 +314,9 @@ static void try_candidate(struct rcp_run *run, uint64_t now)
 	struct rcp_err err = {0};
 
 	run->cand_started_ns = now;
-	a = attempt_new(run, ++run->next_id, c, run->agreed_slots, run->agreed_chunk);
+	/* Tests only: one that wants more than was agreed on. */
+	a = attempt_new(run, ++run->next_id, c, run_test_stalls(run, "never, with a large ring") ? RCP_SLOTS_MAX : run->agreed_slots,
+			run->agreed_chunk);
 	if (!a)
 		return;
 	a->deadline_ns = now + (talk_is_rdma(c->kind) ? RDMA_TRY_MS : TALK_OTHER_MS) * RCP_MS;
@@ -421,10 +423,10 @@ void talk_turn(struct rcp_run *run)
 {
 	uint64_t now = rcp_now_ns();
 
-	if (!run->ctl) {
+	if (!run->ctl || !run->linked)
 		boot_too_long(run, now);
+	if (!run->ctl || run->ending || run_test_stalls(run, "switch"))
 		return;
-	}
 	if (!run->caps_said && run->rdma_looked) {
 		say_caps(run);
 		if (run->caps_heard)
@@ -432,7 +434,7 @@ void talk_turn(struct rcp_run *run)
 	}
 	if (!run->caps_heard && !run->ending)
 		waited_too_long(run, now, "did not say in time which links it has");
-	if (!run->caps_said || !run->caps_heard || run->ending)
+	if (!run->caps_said || !run->caps_heard || run->ending || run_test_stalls(run, "caps"))
 		return;
 	check_deadlines(run, now);
 	if (run->ending)

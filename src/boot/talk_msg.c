@@ -27,7 +27,7 @@ static void on_try(struct rcp_run *run, const struct rcp_msg_link_try *m)
 	struct rcp_attempt *a;
 
 	if (run->initiator || m->link <= run->next_id || run->attempt_count >= RUN_ATTEMPTS_MAX ||
-	    !m->slots || m->slots > RCP_SLOTS_MAX || m->chunk_bytes != run->agreed_chunk ||
+	    !run->caps_heard || !m->slots || m->slots > run->agreed_slots || m->chunk_bytes != run->agreed_chunk ||
 	    m->streams > RUN_STREAMS_MAX || m->kind < RCP_LINK_RDMA_CM || m->kind > RCP_LINK_PIPE) {
 		protocol(run, "a link that can't be");
 		return;
@@ -80,7 +80,7 @@ void talk_ring(struct rcp_run *run)
 	if (!a || a->id != m->link || a->state != ATTEMPT_USED || !run->sender)
 		return;
 	run->wait_ns = 0;
-	if (m->chunk_bytes != run->agreed_chunk) {
+	if (m->chunk_bytes != run->agreed_chunk || m->slots > run->agreed_slots) {
 		protocol(run, "a ring that can't be");
 		return;
 	}

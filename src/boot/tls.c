@@ -40,6 +40,12 @@ static bool is_key_mismatch(unsigned long e)
 		r == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER);
 }
 
+/* What a daemon says that has more connections than it can look at. */
+static bool is_busy(unsigned long e)
+{
+	return e && ERR_GET_LIB(e) == ERR_LIB_SSL && ERR_GET_REASON(e) == SSL_R_TLSV1_ALERT_INTERNAL_ERROR;
+}
+
 /* The oldest entry of OpenSSL's queue is the cause; the rest is its way up. */
 static int ssl_err(struct rcp_err *err, enum rcp_code code, const char *call)
 {
@@ -50,6 +56,11 @@ static int ssl_err(struct rcp_err *err, enum rcp_code code, const char *call)
 	if (is_key_mismatch(e))
 		return rcp_err_set(err, code, 0, call, NULL,
 				   "the two ends do not hold the same key (%s)", reason);
+	if (is_busy(e)) {
+		rcp_err_set(err, code, 0, call, NULL, "the other end is busy, or has no memory: it has not looked at the key");
+		rcp_err_fix(err, "try again later");
+		return (int)err->code;
+	}
 	return rcp_err_set(err, code, 0, call, NULL, "TLS: %s",
 			   reason ? reason : "unknown failure");
 }

@@ -142,6 +142,15 @@ void cli_json_file(struct rcp_wr *w, const char *name, uint64_t bytes, const cha
 	close_event(w);
 }
 
+void cli_json_module(struct rcp_wr *w, const char *name, bool writable, const char *comment)
+{
+	open_event(w, "module");
+	put_text(w, "name", name);
+	put_flag(w, "writable", writable);
+	put_text(w, "comment", comment);
+	close_event(w);
+}
+
 static void put_fault(struct rcp_wr *w, const struct rcp_fault *f)
 {
 	put_count(w, "code", (uint64_t)f->code);

@@ -13,6 +13,7 @@ void cli_json_start(struct rcp_wr *w, const struct rcp_options *options);
 void cli_json_transport(struct rcp_wr *w, const struct rcp_transport_info *info, const char *host,
 			const char *remote_software);
 void cli_json_file(struct rcp_wr *w, const char *name, uint64_t bytes, const char *status);
+void cli_json_module(struct rcp_wr *w, const char *name, bool writable, const char *comment);
 void cli_json_error(struct rcp_wr *w, const struct rcp_fault *fault);
 /* rate: bytes a second now. */
 void cli_json_progress(struct rcp_wr *w, const struct rcp_progress *progress, double rate);

@@ -324,6 +324,14 @@ static int settle(struct cli_args *args, struct rcp_err *err)
 	args->copy.connect_oob = args->connect == 1;
 	args->copy.excludes = args->excludes.items;
 	args->copy.ssh_args = args->ssh_args.items;
+	if (args->restrict_to && args->action != CLI_SERVER) {
+		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--restrict", "says what rcp --server may be asked for");
+		rcp_err_fix(err, "it belongs into a command of authorized_keys: rcp --server --restrict=DIR");
+		return RCP_E_USAGE;
+	}
+	if (args->restrict_to && args->restrict_to[0] != '/')
+		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--restrict", "needs a path that begins with /, not '%.200s'",
+				   args->restrict_to);
 	if (args->nul_names && !args->files_from) {
 		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "-0",
 			    "says how --files-from reads its names");

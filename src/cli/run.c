@@ -274,17 +274,39 @@ static void on_server_fault(void *arg, const struct rcp_fault *fault)
 	cli_report_fault(arg, fault);
 }
 
+/* "DIR", "DIR,ro" or "DIR,wo"; commas elsewhere are DIR's. */
+static enum rcp_access take_access(char *dir)
+{
+	char *comma = strrchr(dir, ',');
+	enum rcp_access access = !comma			      ? RCP_ACCESS_BOTH
+				 : !strcmp(comma, ",ro") ? RCP_ACCESS_READ
+				 : !strcmp(comma, ",wo") ? RCP_ACCESS_WRITE
+							      : RCP_ACCESS_BOTH;
+
+	if (access != RCP_ACCESS_BOTH)
+		*comma = 0;
+	return access;
+}
+
 int cli_run_server(struct cli_args *args, struct cli_report *report)
 {
 	const struct rcp_watch watch = {.arg = report, .fault = on_server_fault};
-	const struct rcp_server_options options = {
+	char *dir = args->restrict_to ? strdup(args->restrict_to) : NULL;
+	struct rcp_server_options options = {
 		.in_fd = STDIN_FILENO,
 		.out_fd = STDOUT_FILENO,
 		.threads = args->copy.threads,
 		.encryption = args->copy.encryption,
+		.restrict_dir = dir,
 	};
+	int code = RCP_EXIT_IO;
 
-	return rcp_server_run(&options, &watch);
+	if (dir)
+		options.restrict_access = take_access(dir);
+	if (dir || !args->restrict_to) /* never unrestricted for want of memory */
+		code = rcp_server_run(&options, &watch);
+	free(dir);
+	return code;
 }
 
 /* ---- daemons ---- */
@@ -330,6 +352,11 @@ static void on_module(void *arg, const char *name, bool writable, const char *co
 	struct run *run = arg;
 	char shown[4 * 256], text[4 * 1024];
 
+	if (run->args->json) {
+		cli_json_module(&run->line, name, writable, comment);
+		line_flush(run);
+		return;
+	}
 	rcp_name_escape(shown, sizeof(shown), name, strlen(name));
 	rcp_name_escape(text, sizeof(text), comment, strlen(comment));
 	cli_print(&run->line, "%s\t%s\t%s\n", shown, writable ? "writable" : "read-only", text);
@@ -341,14 +368,23 @@ int cli_run_list(struct cli_args *args, struct cli_report *report)
 	struct run run = {.args = args, .report = report, .line = {.max = LINE_MOST}};
 	const struct rcp_watch watch = {.arg = &run, .fault = on_fault, .log = on_log, .module = on_module};
 	struct rcp_copy *copy;
-	int code = rcp_copy_new(&args->copy, &watch, &copy);
+	int code;
 
+	if (args->json) {
+		cli_json_start(&run.line, &args->copy);
+		line_flush(&run);
+	}
+	code = rcp_copy_new(&args->copy, &watch, &copy);
 	if (!code) {
 		cli_signals_arm(copy);
 		code = rcp_copy_run(copy);
 		cli_signals_disarm();
 	}
 	rcp_copy_free(&copy);
+	if (args->json) {
+		cli_json_summary(&run.line, &(struct rcp_summary){.exit_code = code}, &run.faults);
+		line_flush(&run);
+	}
 	run_free(&run);
 	return code == RCP_EXIT_OK && (run.out_failed || run.line_lost) ? RCP_EXIT_IO : code;
 }

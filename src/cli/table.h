@@ -35,6 +35,7 @@ struct cli_args {
 	int connect; /* index into the words of --connect */
 	const char *files_from;
 	const char *config; /* of --daemon */
+	const char *restrict_to; /* of --server: DIR[,ro|,wo] */
 	bool nul_names, quiet, json, stats;
 };
 

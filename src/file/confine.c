@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 static int root_fd = -1;
-static const char *root_name;
+static const char *root_name, *root_what;
 
-void rcp_confine(int root, const char *name)
+void rcp_confine(int root, const char *name, const char *what)
 {
 	root_fd = root;
 	root_name = name;
+	root_what = what;
 }
 
 bool rcp_confined(void)
@@ -27,6 +28,11 @@ bool rcp_confined(void)
 const char *rcp_confined_name(void)
 {
 	return root_name;
+}
+
+const char *rcp_confined_what(void)
+{
+	return root_what;
 }
 
 /* The slash at the end, too: it says that it must be a directory. */
@@ -63,8 +69,8 @@ char *rcp_confine_path(const char *path, struct rcp_err *err)
 	if (!why)
 		return out;
 	free(out);
-	rcp_err_set(err, RCP_E_PARTIAL, 0, "", path, "not a name in the module: %s", why);
-	rcp_err_fix(err, "names begin at the module's own directory");
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "", path, "not a name in %s: %s", root_what, why);
+	rcp_err_fix(err, "names begin at %s itself", root_what);
 	return NULL;
 }
 

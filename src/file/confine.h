@@ -1,6 +1,6 @@
 /*
- * The one directory that a whole process may be confined to: a daemon's child serves one module. From
- * then on it is the root of every name that the walk, a source or a target opens, through openat2
+ * The one directory that a whole process may be confined to: a daemon's child serves one module, a login may be
+ * held to one directory (--restrict). From then on it is the root of every name that the walk, a source or a target opens, through openat2
  * (RESOLVE_BENEATH): neither `..` nor a symlink, on the way or at the end, leads out of it. As with
  * chroot(2) there is no way back, but the process keeps its /proc, /dev and libraries.
  *
@@ -16,11 +16,12 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* root: a directory's descriptor, kept. name: what the directory itself is called where it is copied;
- * borrowed. */
-void rcp_confine(int root, const char *name);
+/* root: a directory's descriptor, kept. name: what the directory itself is called where it is copied; what: it, in
+ * messages, as "the module". Both borrowed. */
+void rcp_confine(int root, const char *name, const char *what);
 bool rcp_confined(void);
 const char *rcp_confined_name(void);
+const char *rcp_confined_what(void);
 
 /*
  * A peer's path made relative to the root: "//a/./b/" is "a/b/", "" and "/" are "."; a "." at the end stays, since it

@@ -57,10 +57,11 @@ int rcp_io_fail(struct rcp_err *err, int sys_errno, const char *call, const char
 {
 	const char *fix = usual_fix(sys_errno);
 
-	rcp_err_set(err, rcp_io_code(sys_errno), sys_errno, call, object,
-		    sys_errno != EXDEV ? NULL
-		    : rcp_confined()   ? "leads out of the module"
-				       : "leads out of the target directory");
+	if (sys_errno == EXDEV)
+		rcp_err_set(err, rcp_io_code(sys_errno), sys_errno, call, object, "leads out of %s",
+			    rcp_confined() ? rcp_confined_what() : "the target directory");
+	else
+		rcp_err_set(err, rcp_io_code(sys_errno), sys_errno, call, object, NULL);
 	if (fix)
 		rcp_err_fix(err, "%s", fix);
 	return (int)err->code;

@@ -45,6 +45,7 @@ int rcp_meta_of(const struct rcp_rec_entry *entry, const struct rcp_meta_options
 			      : entry->mode & 0777u & ~(uint32_t)options->umask,
 		.new_mode = !exact,
 		.set_times = exact,
+		.lost = exact && (entry->mode & 07777u & ~mode_most(entry)) ? RCP_LOST_MODE : 0,
 		.set_owner = options->archive,
 		.mtime = {.tv_sec = (time_t)entry->mtime_s, .tv_nsec = (long)entry->mtime_ns},
 		.atime = {.tv_sec = (time_t)entry->atime_s, .tv_nsec = (long)entry->atime_ns},
@@ -154,13 +155,16 @@ static int apply(const struct place *p, const struct rcp_meta *meta, struct rcp_
 {
 	uint32_t mode = meta->mode;
 
+	*lost |= meta->lost;
 	if (meta->set_owner) {
 		*lost |= apply_owner(p, meta);
 		*lost |= rcp_xattrs_apply(p->fd, p->path, p->name, meta->xattrs, meta->xattrs_len,
-					  !(*lost & RCP_LOST_OWNER), err);
+					  !(*lost & RCP_LOST_OWNER) && !rcp_confined(), err);
 		/* Never a program that runs as somebody it was not meant to run as. */
-		if (*lost & RCP_LOST_OWNER)
+		if (*lost & RCP_LOST_OWNER && mode & 06000u) {
 			mode &= ~06000u;
+			*lost |= RCP_LOST_MODE;
+		}
 	}
 	if (!rcp_err_is(err) && !p->symlink)
 		apply_mode(p, mode, err, lost);

@@ -17,6 +17,7 @@ struct rcp_meta {
 	bool new_mode; /* of a new file: without -p one that is replaced keeps its own */
 	bool set_times, set_owner;
 	struct timespec mtime, atime;
+	unsigned lost; /* RCP_LOST_*: what it may not have here, whatever the file system can hold */
 	uint32_t uid, gid;
 	uint8_t *xattrs; /* XATTR records as on the wire, or NULL */
 	uint32_t xattrs_len;

@@ -1,5 +1,6 @@
 /* Directories and the entries that have no data; and what is at a target already. See sink.h. */
 #include "file/beneath.h"
+#include "file/confine.h"
 #include "file/io.h"
 #include "file/part.h"
 #include "file/sink.h"
@@ -178,6 +179,10 @@ static int make_node(const struct rcp_part *at, const char *make, const struct r
 	if (!type)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", at->shown,
 				   "the peer broke the protocol: entry of type %u", entry->type);
+	if (device && rcp_confined()) {
+		rcp_err_set(err, RCP_E_PARTIAL, EPERM, "mknod", at->shown, "no device is made in %s", rcp_confined_what());
+		return (int)err->code;
+	}
 	if (mknodat(at->dir, make, type | 0600, device ? (dev_t)entry->rdev : 0) == 0)
 		return 0;
 	int e = errno;

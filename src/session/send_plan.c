@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void send_queue_put(struct send_queue *q, struct send_entry *e)
 {
@@ -357,6 +358,13 @@ static int post_one(struct rcp_sender *s, struct send_chunk *c)
 
 void send_try_post(struct rcp_sender *s)
 {
+#if RCP_TEST_HOOKS
+	/* Tests only: a client that is alive and sends nothing. */
+	const char *stall = getenv("RCP_TEST_STALL");
+
+	if (stall && !strcmp(stall, "data"))
+		return;
+#endif
 	while (s->ready && s->link && !s->losing && !s->stopping) {
 		struct send_chunk *c = s->ready;
 

@@ -13,6 +13,7 @@
 
 #define PLACES 8192 /* a power of two */
 #define FDS_MAX 1024
+#define FDS_OWN 900 /* what the seam itself holds is above */
 
 /* The seam's own calls are no calls of rcp's. */
 int __real_open64(const char *path, int flags, ...);
@@ -36,7 +37,7 @@ static struct {
 	unsigned seen; /* where any place will do */
 } rule;
 
-static char count_file[512], report_file[512];
+static int count_fd = -1, report_fd = -1; /* from the start on: later the process may be confined */
 static bool begun, open_before[FDS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -121,15 +122,23 @@ int seam_how(const char *name, uintptr_t place)
 	return how;
 }
 
-static void append(const char *file, const char *text, size_t len)
+/* Out of the way of the numbers that the program gets. */
+static int file_open(const char *path)
 {
-	int fd = *file ? __real_open64(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+	int fd = __real_open64(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int high = fd < 0 ? -1 : __real_fcntl64(fd, F_DUPFD_CLOEXEC, FDS_OWN);
 
-	if (fd < 0)
-		return;
-	if (__real_write(fd, text, len) != (ssize_t)len)
-		refuse(file);
+	if (high < 0 || high >= FDS_MAX)
+		refuse(path);
 	__real_close(fd);
+	open_before[high] = true;
+	return high;
+}
+
+static void append(int fd, const char *text, size_t len)
+{
+	if (fd >= 0 && __real_write(fd, text, len) != (ssize_t)len)
+		refuse("write");
 }
 
 void seam_say(const char *fmt, ...)
@@ -141,7 +150,7 @@ void seam_say(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	append(report_file, text, strlen(text));
+	append(report_fd, text, strlen(text));
 	errno = saved;
 }
 
@@ -173,7 +182,7 @@ static void end(void)
 						places[i].name, (unsigned long)places[i].place,
 						places[i].count);
 	}
-	append(count_file, text, len);
+	append(count_fd, text, len);
 }
 
 /* First of all constructors, so that what libraries open is seen, too. */
@@ -192,9 +201,9 @@ static void __attribute__((constructor(101))) begin(void)
 	unsetenv("RCP_CALLS");
 	for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
 		if (!strncmp(w, "count=", 6))
-			snprintf(count_file, sizeof(count_file), "%s", w + 6);
+			count_fd = file_open(w + 6);
 		else if (!strncmp(w, "report=", 7))
-			snprintf(report_file, sizeof(report_file), "%s", w + 7);
+			report_fd = file_open(w + 7);
 		else if (!strncmp(w, "fail=", 5))
 			rule_parse(w + 5);
 		else

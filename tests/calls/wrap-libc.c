@@ -77,6 +77,10 @@ LONG(syscall, (long number, long a, long b, long c, long d, long e, long f), (nu
 PTR(fopen64, (const char *path, const char *mode), (path, mode))
 PTR(fdopendir, (int fd), (fd))
 PTR(readdir64, (DIR *dir), (dir))
+INT(scandirat64, (int dir, const char *path, void *list, void *filter, void *compare), (dir, path, list, filter, compare))
+PTR(realpath, (const char *path, char *out), (path, out))
+PTR(__realpath_chk, (const char *path, char *out, size_t len), (path, out, len))
+PTR(getcwd, (char *out, size_t len), (out, len))
 LONG(getdents64, (int fd, void *buf, size_t len), (fd, buf, len))
 WRAP_AS(int, glob64, (const char *pattern, int flags, int (*errf)(const char *, int), glob_t *out),
 	(pattern, flags, errf, out), (void)0, GLOB_NOSPACE)

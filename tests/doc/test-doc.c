@@ -238,6 +238,7 @@ static void json_keys_are_documented(void **state)
 	cli_json_start(&w, &(struct rcp_options){.target = ""});
 	cli_json_transport(&w, &(struct rcp_transport_info){.transport = "tcp"}, NULL, NULL);
 	cli_json_file(&w, "", 0, "");
+	cli_json_module(&w, "", true, "");
 	cli_json_error(&w, &f);
 	cli_json_progress(&w, &(struct rcp_progress){0}, 0);
 	cli_json_summary(&w, &(struct rcp_summary){0}, &faults);

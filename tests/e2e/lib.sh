@@ -137,6 +137,8 @@ write_login() {
 }
 
 write_sshd_config() {
+	local force="ForceCommand '$dir/login'"
+
 	cat <<-END
 		Port $port
 		$(for a in ${listen_on:-127.0.0.1 $(has_ipv6 && echo ::1)}; do echo "ListenAddress $a"; done)
@@ -151,7 +153,7 @@ write_sshd_config() {
 		MaxStartups 100
 		PrintMotd no
 		UseDNS no
-		ForceCommand '$dir/login'
+		${force_command-$force}
 	END
 }
 

@@ -1,35 +1,8 @@
 #!/bin/bash
-# The daemon and rcp://: copies through it, keys, modules and no way out of them, limits, stalls, signals.
+# The daemon and rcp://: copies through it, keys, modules and no way out of them, signals. t-crowd.sh has its limits.
+# shellcheck disable=SC2119
 . "$(dirname "$0")/lib.sh"
-command -v jq >/dev/null && command -v openssl >/dev/null && command -v python3 >/dev/null ||
-	skip_all 'jq, openssl or python3 is not installed'
-[ -x "$RCP_HOOKS" ] || skip_all 'rcp-hooks was not built'
-begin
-chmod 755 "$dir"
-: >ssh_config
-data src/f 20971527
-data src/big 104857600
-mkdir -p src/tree/sub
-for i in {1..60}; do echo "small $i" >"src/tree/s$i"; done
-cp src/f src/tree/sub/f
-ln -s sub/f src/tree/link
-: >src/tree/empty
-mkdir outside mod ro keys
-echo 'the secret' >outside/secret
-cp src/f ro/f
-cp -a src/tree ro/tree
-mkdir other && echo 'of another module' >other/o
-
-# As whom the modules are served: another one than we are, where that can be.
-user=
-if is_root; then
-	user=root
-	if id nobody >/dev/null 2>&1 && have setpriv && setpriv --reuid=nobody --clear-groups test -x "$dir/mod"; then
-		user=nobody
-		chown nobody mod other
-	fi
-fi
-as() { [ -z "$user" ] || echo "user = $user"; }
+. "$(dirname "$0")/daemon.sh"
 
 # goes_on NAME: what was cut off on its way to mod/NAME, run again
 goes_on() {
@@ -40,104 +13,6 @@ goes_on() {
 	clean mod
 	rm "mod/$1"
 }
-
-# ---- a daemon of our own ----
-
-daemon='' dport=''
-
-# write_conf [LINE...]: the usual modules, and what is said before them
-write_conf() {
-	cat >conf <<-END
-		# for t-daemon.sh
-		listen = 127.0.0.1
-		port = $dport
-		keys = $dir/keys
-		handshake-seconds = ${handshake:-2}
-		$(printf '%s\n' "$@")
-
-		[mod]
-		path = $dir/mod
-		writable = yes
-		keys = alice, bob
-		comment = to be written
-		$(as)
-		[ro]
-		path = $dir/ro
-		keys = *
-		$(as)
-		[other]
-		path = $dir/other
-		writable = yes
-		keys = bob
-		max-connections = 1
-		$(as)
-		[strict]
-		path = $dir/mod
-		writable = yes
-		encrypt = always
-		keys = alice
-		$(as)
-		[slow]
-		path = $dir/mod
-		writable = yes
-		bwlimit = 20M
-		keys = alice
-		$(as)
-	END
-}
-
-said() { grep -qF -- "$1" "$dir/log"; }
-# logged TEXT...: now or soon
-logged() {
-	local text
-
-	for text; do await 5 said "$text" || { fail "the log lacks: $text"; show log; }; done
-}
-up_or_gone() { said 'serving' || is_gone "$daemon"; }
-
-start_daemon() {
-	local try
-
-	for try in 1 2 3 4 5 6 7 8; do
-		[ -n "$dport" ] || dport=$((20000 + (RANDOM * 7 + $$ + try) % 12000))
-		write_conf "$@"
-		: >log
-		"${daemon_program:-$RCP}" --daemon --config=conf </dev/null >/dev/null 2>>log &
-		daemon=$!
-		disown "$daemon"
-		pids+=("$daemon")
-		await 10 up_or_gone || bail 'the daemon does not start'
-		is_gone "$daemon" || return 0
-		grep -q 'in use' log || bail "the daemon: $(tail -n 2 log)"
-		dport=
-	done
-	bail 'no port for the daemon'
-}
-
-stop_daemon() {
-	kill -TERM "$daemon" 2>/dev/null
-	await 15 is_gone "$daemon" || { fail 'the daemon does not end'; kill -9 "$daemon"; }
-	! grep -q 'ERROR: .*Sanitizer\|runtime error:' log || { fail 'a sanitizer has found something'; grep -A 20 'ERROR: .*Sanitizer\|runtime error:' log; }
-}
-
-children() {
-	local f
-
-	for f in /proc/[0-9]*/stat; do
-		[[ $(cat "$f" 2>/dev/null) =~ ^([0-9]+)\ \(.*\)\ [^Z]\ $daemon\  ]] && echo "${BASH_REMATCH[1]}"
-	done
-	return 0
-}
-no_children() { [ -z "$(children)" ]; }
-all_gone() { await "${1:-10}" no_children || fail "children that stay: $(children | tr '\n' ' ')"; }
-
-url() { echo "rcp://127.0.0.1:$dport/${1:-}"; }
-# d ARG...: rcp as alice
-d() { rcp --key=alice.key "$@"; }
-d_start() { rcp_start --key=alice.key "$@"; }
-
-for k in alice bob; do "$RCP" --keygen $k $k.key && cp $k.key keys/ || bail 'no key'; done
-start_daemon
 
 # ---- copies ----
 
@@ -212,16 +87,6 @@ sealed() {
 	rm mod/s
 }
 
-limited() {
-	local begun=$EPOCHREALTIME
-
-	d src/big "$(url slow/b)"
-	rc_is 0
-	same src/big mod/b
-	[ $(((${EPOCHREALTIME/./} - ${begun/./}) / 1000)) -gt 2500 ] || fail '100M at 20M a second took under 2.5 s'
-	rm mod/b
-}
-
 two_at_once() {
 	local first second
 
@@ -265,6 +130,16 @@ listed() {
 	d "$(url)"
 	rc_is 0
 	is 'list' "$(cat out)" "$(printf '%s\t%s\t%s\n' mod writable 'to be written' ro read-only '' strict writable '' slow writable '')"
+	d --json "$(url)"
+	rc_is 0
+	is 'events' "$(jq -r .event out | xargs)" 'start module module module module summary'
+	is 'module' "$(event module '"\(.name) \(.writable)"')" 'slow true'
+	is 'comment' "$(jq -r 'select(.name == "mod") | .comment' out)" 'to be written'
+	sum_is .exit_code 0
+	rcp --json --key=alice.key "rcp://127.0.0.1:1/"
+	rc_is 3
+	is 'events' "$(jq -r .event out | xargs)" 'start error summary'
+	sum_is .status connect
 	rcp --key=bob.key "rcp://bob@127.0.0.1:$dport"
 	rc_is 0
 	is 'modules' "$(cut -f 1 out | tr '\n' ' ')" 'mod ro other '
@@ -427,6 +302,57 @@ swapped() {
 	rm -rf ro/swap outside/secret?*
 }
 
+# The same while one is written: what is put stays in the module.
+swapped_to_write() {
+	local i flipper
+
+	mkdir -p src/swap/d mod/swap/d other/real
+	[ -z "$user" ] || chown -R "$user" mod/swap
+	chmod 777 outside
+	for i in {1..40}; do echo put >"src/swap/d/f$i"; done
+	while :; do
+		mv -T mod/swap/d mod/swap/e && ln -s ../../outside mod/swap/d
+		rm -f mod/swap/d && mv -T mod/swap/e mod/swap/d
+	done 2>/dev/null &
+	flipper=$!
+	disown "$flipper"
+	pids+=("$flipper")
+	for i in {1..12}; do
+		d -r src/swap "$(url mod)"
+		is 'outside' "$(ls -A outside)" secret
+	done
+	kill -9 "$flipper"
+	await 5 is_gone "$flipper"
+	chmod 755 outside
+	rm -rf mod/swap src/swap
+}
+
+# setuid and setgid bits never come into a module, and that is said.
+special_modes() {
+	local i
+
+	mkdir src/modes
+	for i in 1 2 3; do cp src/tree/s1 "src/modes/f$i" && chmod 6755 "src/modes/f$i"; done
+	d --json -rp src/modes "$(url mod/)"
+	rc_is 0
+	mode_is mod/modes/f1 755
+	is 'warnings' "$(summary .warnings)" 3
+	is 'severity' "$(event error .severity)" warning
+	err_lines 1
+	err_has 'could not keep its mode'
+	rm -rf mod/modes src/modes
+}
+
+# The log says what was wrong with a copy that came to its end.
+partly() {
+	mkdir -p mod/tree/s7/in
+	[ -z "$user" ] || chown -R "$user" mod/tree
+	d -r src/tree "$(url mod/)"
+	rc_is 1
+	logged 'failed (1 files), first ' 'tree/s7: rename: a directory has this name'
+	rm -r mod/tree
+}
+
 # ---- what a child is ----
 
 humble() {
@@ -450,120 +376,6 @@ humble() {
 	all_gone
 	logged 'module mod, put h'
 	rm -f mod/.h.*
-}
-
-# ---- limits ----
-
-# hold N WORD: clients that say no more after WORD; each has a place
-holders=()
-hold() {
-	local i
-
-	for ((i = 0; i < $1; i++)); do
-		RCP_TEST_STALL=$2 "$RCP_HOOKS" --key=alice.key --retries=0 src/f "$(url mod/)" </dev/null >/dev/null 2>>holders &
-		holders+=($!)
-		pids+=($!)
-	done
-	await 5 at_least "$1" || fail 'the clients do not get in'
-}
-at_least() { [ "$(children | wc -l)" -ge "$1" ]; }
-drop_holders() {
-	local p
-
-	for p in ${holders[@]+"${holders[@]}"}; do
-		! ours "$p" || kill -9 "$p" 2>/dev/null # it may have ended by itself
-		wait "$p" 2>/dev/null
-	done
-	holders=()
-}
-
-# It says nothing, or half of it, or stops after a step: its place is free again in time.
-stalls() {
-	local step begun=$SECONDS
-
-	for step in tls hello module start; do
-		hold 1 "$step"
-		all_gone 9
-	done
-	drop_holders
-	exec 7<>"/dev/tcp/127.0.0.1/$dport"
-	await 5 at_least 1 || fail 'no child'
-	all_gone 6
-	exec 7>&-
-	exec 7<>"/dev/tcp/127.0.0.1/$dport"
-	printf '\x16\x03\x01\x02\x00\x01\x00\x01' >&7
-	await 5 at_least 1
-	all_gone 6
-	exec 7>&-
-	exec 7<>"/dev/tcp/127.0.0.1/$dport"
-	head -c 20000 src/f >&7 2>/dev/null
-	all_gone 6
-	exec 7>&-
-	[ $((SECONDS - begun)) -lt 50 ] || fail 'it took too long'
-	d src/f "$(url mod/after)"
-	rc_is 0
-	rm -f mod/after
-}
-
-too_many() {
-	stop_daemon
-	start_daemon 'max-connections = 2'
-	hold 2 module
-	d src/f "$(url mod/)"
-	rc_is 3
-	own_lines 1
-	err_has 'has as many connections as it may have' 'try again later'
-	drop_holders
-	all_gone
-	d src/f "$(url mod/many)"
-	rc_is 0
-	rm mod/many
-	stop_daemon
-	start_daemon
-	rcp_start --key=bob.key --json --bwlimit=20M src/big "$(url other/slow)"
-	await 30 moved 5000000 || fail 'nothing moves'
-	rcp --key=bob.key src/f "$(url other/f)"
-	rc_is 3
-	own_lines 1
-	err_has 'module other has as many connections as it may have (1)'
-	rcp --key=bob.key "$(url ro/f)" dst/
-	rc_is 0
-	kill -9 "${copy:?}"
-	wait "$copy" 2>/dev/null
-	all_gone 20
-	rm -f other/slow other/.slow.*
-}
-
-descriptors() { find "/proc/$daemon/fd" -type l | wc -l; }
-# Served or refused, each of them, and nothing stays behind.
-crowd() {
-	local i p ok=0 no=0 all=() before after
-
-	stop_daemon
-	handshake=60 start_daemon 'max-connections = 30'
-	before=$(descriptors)
-	for i in {1..200}; do
-		timeout 100 "$RCP" --key=alice.key "$(url)" </dev/null >"crowd.$i" 2>&1 &
-		all+=($!)
-	done
-	for i in "${!all[@]}"; do
-		wait "${all[i]}"
-		case $? in
-		0) ok=$((ok + 1)) ;;
-		3) no=$((no + 1)); [ "$(wc -l <"crowd.$((i + 1))")" = 1 ] || fail "refused with: $(cat "crowd.$((i + 1))")" ;;
-		*) fail "neither served nor refused: $(cat "crowd.$((i + 1))")" ;;
-		esac
-	done
-	note "$ok served, $no refused"
-	is 'all' "$((ok + no))" 200
-	[ "$ok" -gt 20 ] || fail 'hardly any was served'
-	all_gone 20
-	after=$(descriptors)
-	is 'descriptors' "$after" "$before"
-	[ "$(awk '/^VmRSS/ {print $2}' "/proc/$daemon/status")" -lt 65536 ] || [ -n "${E2E_SANITIZED:-}" ] || fail 'it has grown'
-	rm -f crowd.*
-	stop_daemon
-	start_daemon
 }
 
 # ---- signals ----
@@ -649,6 +461,14 @@ configured() {
 	chmod 644 keys/bob.key
 	wrong_conf "$top$mod" 'keys/bob.key' 'its mode 0644 lets others at them'
 	chmod 600 keys/bob.key
+	printf "$top$mod" >bad && chmod 646 bad
+	rcp --daemon --config=bad
+	rc_is 2
+	err_has 'bad: others can write it' "chmod o-w 'bad'"
+	rm bad
+	cp alice.key keys/other.key # the same name a second time
+	wrong_conf "$top$mod" 'keys/other.key:1: key alice is there twice' 'keys/alice.key:1'
+	rm keys/other.key
 }
 
 port_taken() {
@@ -656,6 +476,36 @@ port_taken() {
 	rcp --daemon --config=bad
 	rc_is 3
 	err_has 'in use' "127.0.0.1:$dport"
+}
+
+# What systemd takes away must not be missed: children become other users, and are ended by the daemon.
+hardened() {
+	local caps
+
+	is_root && have setpriv || { skip 'it takes root and setpriv'; return; }
+	caps=$(sed -n 's/^CapabilityBoundingSet=//p' "$(dirname "$0")/../../systemd/rcpd.service.in" | tr '[:upper:]' '[:lower:]' | sed 's/cap_/+/g; s/ /,/g')
+	[ -n "$caps" ] || fail 'the unit has no capabilities'
+	# shellcheck disable=SC2016
+	printf '#!/bin/sh\nexec setpriv --no-new-privs --inh-caps=-all --bounding-set=-all,%s "%s" "$@"\n' "$caps" "$RCP" >bin/hardened
+	chmod +x bin/hardened
+	stop_daemon
+	chmod 700 mod
+	daemon_program=$dir/bin/hardened start_daemon
+	is 'capabilities' "$(awk '/^CapBnd/ {print $2}' "/proc/$daemon/status")" "$(awk '/^CapPrm/ {print $2}' "/proc/$daemon/status")"
+	[ "$(awk '/^CapBnd/ {print $2}' "/proc/$daemon/status")" != "$(awk '/^CapBnd/ {print $2}' "/proc/$$/status")" ] || fail 'nothing was taken away'
+	d src/f "$(url mod/hard)"
+	rc_is 0
+	same src/f mod/hard
+	[ -z "$user" ] || is 'owner' "$(stat -c %U mod/hard)" "$user"
+	d_start --json --retries=0 --bwlimit=10M src/big "$(url mod/t)"
+	await 30 moved 1000000 || fail 'nothing moves'
+	stop_daemon
+	reap 20 "$copy"
+	rc_is 6
+	err_has 'the daemon was ended'
+	rm -f mod/hard mod/.t.*
+	chmod 755 mod
+	start_daemon
 }
 
 # As systemd does it: a socket at descriptor 3, and a socket to be told at.
@@ -705,7 +555,6 @@ t 'a file up and down' copies
 t 'trees, patterns, lists of names' trees
 t 'through the connection to the daemon alone' by_pipe
 t 'sealed, where the module wants it' sealed
-t 'no faster than the module allows' limited
 t 'two modules at once' two_at_once
 t 'a client killed; run again' resumed
 t 'a child killed; the client goes on' retried
@@ -716,15 +565,16 @@ t 'no such module, and a read-only one' refused
 t 'nothing outside can be read' no_way_to_read
 t 'nothing outside can be written' no_way_to_write
 t 'a link swapped in while a tree is read' swapped
+t 'a link swapped in while a tree is written' swapped_to_write
+t 'setuid bits are dropped, and it is said' special_modes
+t 'why files failed is in the log' partly
 t 'a child has no privileges' humble
-t 'clients that stall' stalls
-t 'connections over the limit' too_many
-t '200 connections at once' crowd
 t 'SIGHUP: a good and a bad configuration' reloaded
 t 'SIGTERM in the middle of a copy; run again' terminated
 t 'the daemon started again under a copy' restarted
 t 'configurations that can not be' configured
 t 'a port that is taken' port_taken
+t 'with the capabilities that rcpd.service leaves' hardened
 t 'socket activation and notification' activated
 stop_daemon
 end

@@ -120,11 +120,12 @@ static void *swap_it(void *arg)
 
 static unsigned create_while_swapped(opener open_it, int root)
 {
-	uint64_t end = rcp_now_ns() + 150 * RCP_MS;
+	uint64_t begun = rcp_now_ns();
 	unsigned made = 0;
 	char name[32];
 
-	for (unsigned i = 0; rcp_now_ns() < end; i++) {
+	/* Longer where the other thread hardly gets its turn. */
+	for (unsigned i = 0; rcp_now_ns() - begun < (made ? 150 * RCP_MS : 20 * RCP_SEC); i++) {
 		snprintf(name, sizeof(name), "x/%u", i % 100);
 		int fd = open_it(root, name, O_WRONLY | O_CREAT, 0600);
 

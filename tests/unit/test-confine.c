@@ -28,7 +28,7 @@ static void make_world(void)
 	assert_int_equal(symlink("../g", "mod/d/within"), 0);
 	assert_non_null(realpath("mod/d", absolute));
 	assert_int_equal(symlink(absolute, "mod/absin"), 0);
-	rcp_confine(open("mod", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "mod");
+	rcp_confine(open("mod", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "mod", "the module");
 	assert_true(rcp_confined());
 }
 
@@ -43,7 +43,7 @@ static int fresh(void **state)
 static int leave(void **state)
 {
 	(void)state;
-	rcp_confine(-1, NULL);
+	rcp_confine(-1, NULL, NULL);
 	return 0;
 }
 

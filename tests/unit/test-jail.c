@@ -2,7 +2,9 @@
 #include "boot/jail.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
@@ -77,9 +79,62 @@ static int writable(void)
 		return 3;
 	if (mknod("mod/dev", S_IFCHR | 0600, makedev(1, 3)) == 0)
 		return 4;
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, 1) >= 6 && (kill(getppid(), 0) == 0 || kill(getpid(), 0) != 0))
+		return 6; /* it may signal nobody but itself */
 	if (opens("secret", O_RDONLY) || rename("mod/f", "f") == 0 || link("secret", "mod/s") == 0)
 		return 5;
 	return 0;
+}
+
+static int sink(void)
+{
+	int root = open("mod", O_PATH | O_DIRECTORY);
+	pid_t pid;
+	int status;
+
+	if (!rcp_jail_sink(root))
+		return 99;
+	if (!opens("mod/f", O_RDWR | O_TRUNC) || !opens("mod/new", O_WRONLY | O_CREAT))
+		return 1;
+	if (mkdir("mod/d", 0755) || rename("mod/new", "mod/d/moved") || link("mod/d/moved", "mod/hard"))
+		return 2;
+	if (symlink("x", "mod/l") || mkfifo("mod/p", 0600))
+		return 3;
+	if (!opens("secret", O_RDONLY) || !opens("/dev/null", O_RDWR))
+		return 4; /* reading stays */
+	if (opens("secret", O_RDWR) || opens("link", O_RDWR) || opens("new", O_WRONLY | O_CREAT) || mkdir("n", 0700) == 0)
+		return 5;
+	if (unlink("secret") == 0 || rename("mod/f", "f") == 0 || rename("secret", "mod/s") == 0 || symlink("x", "y") == 0)
+		return 6;
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(42);
+	}
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 42 ? 0 : 7;
+}
+
+static int restricted(void)
+{
+	struct rcp_err err = {0};
+	char remark[128];
+
+	if (rcp_jail_restrict("mod", false, &err, remark, sizeof(remark)))
+		return 1;
+	if (remark[0])
+		return 99;
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
+		return 2;
+	return opens("f", O_RDONLY) && !opens("f", O_RDWR) && !opens("../secret", O_RDONLY) ? 0 : 3;
+}
+
+static int not_there(void)
+{
+	struct rcp_err err = {0};
+	char remark[128];
+
+	return rcp_jail_restrict("nope", false, &err, remark, sizeof(remark)) == RCP_E_CONNECT && err.sys_errno == ENOENT &&
+			       !strcmp(err.object, "nope") ? 0 : 1;
 }
 
 static int entered(void)
@@ -139,6 +194,27 @@ static void landlock_writable(void **state)
 	assert_int_equal(rc, 0);
 }
 
+static void landlock_sink(void **state)
+{
+	int rc = in_child(sink);
+
+	(void)state;
+	if (rc == 99)
+		TMP_SKIP("this kernel has no Landlock that a sink can use");
+	assert_int_equal(rc, 0);
+}
+
+static void a_login_restricted(void **state)
+{
+	int rc = in_child(restricted);
+
+	(void)state;
+	assert_int_equal(in_child(not_there), 0);
+	if (rc == 99)
+		TMP_SKIP("this kernel has no Landlock");
+	assert_int_equal(rc, 0);
+}
+
 static void all_given_up(void **state)
 {
 	(void)state;
@@ -164,6 +240,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(landlock_read_only, setup),
 		cmocka_unit_test_setup(landlock_writable, setup),
+		cmocka_unit_test_setup(landlock_sink, setup),
+		cmocka_unit_test_setup(a_login_restricted, setup),
 		cmocka_unit_test_setup(all_given_up, setup),
 	};
 

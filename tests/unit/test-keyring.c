@@ -43,7 +43,7 @@ static void wrong_lines(void **state)
 		{"a " HEX " b\n", "file:1", "not 64 hexadecimal digits"},
 		{"a/b " HEX "\n", "file:1", "letters, digits"},
 		{".a " HEX "\n", "file:1", "begins with"},
-		{"a " HEX "\na " HEX "\n", "file:2", "there already"},
+		{"a " HEX "\na " HEX "\n", "file:2", "is there twice, first in file:1"},
 		{"x23456789012345678901234567890123456789012345678901234567890123456 " HEX, "file:1", "no name and key"},
 	};
 
