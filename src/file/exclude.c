@@ -4,12 +4,39 @@
 #include "file/io.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define TEXT_AHEAD 5 /* one more than a character's bytes */
+#define ELEMENTS   4096u
+#define WORDS	   (ELEMENTS / 64 + 1)
+
+enum kind {
+	CHAR,
+	ANY,	/* ? */
+	CLASS,	/* [...] */
+	STAR,	/* any bytes but slashes */
+	DEEP,	/* any bytes */
+	ENTER,	/* before a slash, no or many whole directories: here a name begins... */
+	WITHIN, /* ...and this is within one; the next element comes behind a slash */
+};
+
+struct element {
+	enum kind kind;
+	unsigned char c;
+	const char *class;
+};
+
+struct glob {
+	char *text; /* that the classes are in */
+	unsigned count, tail; /* from `tail` on all elements can be nothing */
+	struct element at[];
+};
+
 struct pattern {
 	bool negated, dirs_only, anchored;
-	char *glob;
+	struct glob *glob;
 };
 
 struct rcp_excludes {
@@ -40,92 +67,179 @@ static bool class_match(const char *p, unsigned char c, const char **end)
 	return hit != negated && c != '/';
 }
 
-/* One pattern element against the text's next character: how far each moves. False: no match. */
-static bool one_match(const char **p, const char **s)
+/* ---- a pattern, taken apart once ---- */
+
+static void add(struct glob *g, struct element e)
 {
-	const char *end;
-
-	if (**p == '?' && **s != '/') {
-		size_t n = rcp_utf8_len((const unsigned char *)*s, strlen(*s));
-
-		++*p;
-		*s += n ? n : 1;
-		return true;
-	}
-	if (**p == '[') {
-		bool hit = class_match(*p, (unsigned char)**s, &end);
-
-		if (end) {
-			*p = end;
-			++*s;
-			return hit;
-		}
-	}
-	if (**p == '\\' && (*p)[1])
-		++*p;
-	if (**p != **s)
-		return false;
-	++*p;
-	++*s;
-	return true;
+	g->at[g->count++] = e;
+	if (e.kind != STAR && e.kind != DEEP)
+		g->tail = g->count;
 }
 
-/*
- * Where matching goes on after a failure: behind the last `*` or `**`, one character further. The
- * earlier ones need no second try, since what they could take the last one can take too.
- */
-struct retry {
-	const char *pattern, *text;
+static const char *add_stars(struct glob *g, const char *p)
+{
+	const char *end = p + strspn(p, "*");
+
+	if (end - p == 1) {
+		add(g, (struct element){.kind = STAR});
+	} else if (*end == '/') {
+		add(g, (struct element){.kind = ENTER});
+		add(g, (struct element){.kind = WITHIN});
+		end++;
+	} else {
+		add(g, (struct element){.kind = DEEP});
+	}
+	return end;
+}
+
+static const char *add_one(struct glob *g, const char *p)
+{
+	const char *end = NULL;
+
+	if (*p == '*')
+		return add_stars(g, p);
+	if (*p == '?') {
+		add(g, (struct element){.kind = ANY});
+		return p + 1;
+	}
+	if (*p == '[')
+		class_match(p, 0, &end);
+	if (end) {
+		add(g, (struct element){.kind = CLASS, .class = p});
+		return end;
+	}
+	p += *p == '\\' && p[1];
+	add(g, (struct element){.kind = CHAR, .c = (unsigned char)*p});
+	return p + 1;
+}
+
+static void glob_free(struct glob **g)
+{
+	if (*g)
+		free((*g)->text);
+	free(*g);
+	*g = NULL;
+}
+
+/* NULL with errno. */
+static struct glob *glob_new(const char *text, size_t len)
+{
+	struct glob *g;
+
+	if (len > ELEMENTS) {
+		errno = ENAMETOOLONG;
+		return NULL;
+	}
+	g = calloc(1, sizeof(*g) + (len + 1) * sizeof(g->at[0]));
+	if (!g)
+		return NULL;
+	g->text = strndup(text, len);
+	if (!g->text) {
+		glob_free(&g);
+		return NULL;
+	}
+	for (const char *p = g->text; *p;)
+		p = add_one(g, p);
+	return g;
+}
+
+/* ---- matching: all places of the pattern that the text so far can have led to, at once ---- */
+
+/* sets[i % TEXT_AHEAD] are those before the text's byte i. */
+struct match {
+	const struct glob *glob;
+	const char *text;
+	size_t len, furthest; /* a byte that something leads to */
+	uint64_t sets[TEXT_AHEAD][WORDS];
 };
 
-static bool retry_star(struct retry *star, const char **p, const char **s)
+static void lead(struct match *m, size_t byte, unsigned element)
 {
-	if (!star->pattern || *star->text == 0 || *star->text == '/')
-		return false;
-	*s = ++star->text;
-	*p = star->pattern;
-	return true;
+	m->sets[byte % TEXT_AHEAD][element / 64] |= UINT64_C(1) << element % 64;
+	if (byte > m->furthest)
+		m->furthest = byte;
 }
 
-/* `**` followed by a slash takes whole directories. */
-static bool retry_deep(struct retry *deep, bool whole, const char **p, const char **s)
+static void any_char(struct match *m, size_t byte, unsigned i)
 {
-	if (!deep->pattern || *deep->text == 0)
-		return false;
-	const char *slash = whole ? strchr(deep->text, '/') : deep->text;
+	size_t n = rcp_utf8_len((const unsigned char *)m->text + byte, m->len - byte);
 
-	if (!slash)
-		return false;
-	*s = deep->text = slash + 1;
-	*p = deep->pattern;
-	return true;
+	lead(m, byte + (n ? n : 1), i + 1);
+}
+
+/* Where element i leads to over the text's byte; what it leads to without one comes later in the same set. */
+static void one_element(struct match *m, size_t byte, unsigned i)
+{
+	const struct element *e = &m->glob->at[i];
+	unsigned char c = (unsigned char)m->text[byte];
+	const char *end;
+
+	if (e->kind == STAR || e->kind == DEEP || e->kind == ENTER)
+		lead(m, byte, i + 1);
+	switch (e->kind) {
+	case CHAR:
+		if (c == e->c)
+			lead(m, byte + 1, i + 1);
+		break;
+	case ANY:
+		if (c != '/')
+			any_char(m, byte, i);
+		break;
+	case CLASS:
+		if (class_match(e->class, c, &end))
+			lead(m, byte + 1, i + 1);
+		break;
+	case STAR:
+		if (c != '/')
+			lead(m, byte + 1, i);
+		break;
+	case DEEP:
+		lead(m, byte + 1, i);
+		break;
+	case ENTER:
+		lead(m, byte, i + 2);
+		break;
+	case WITHIN:
+		lead(m, byte + 1, i);
+		if (c == '/')
+			lead(m, byte + 1, i + 1);
+		break;
+	}
+}
+
+static bool glob_match(const struct glob *g, const char *text)
+{
+	struct match m = {.glob = g, .text = text, .len = strlen(text)};
+	unsigned words = g->count / 64 + 1;
+
+	lead(&m, 0, 0);
+	for (size_t byte = 0; byte < m.len; byte++) {
+		uint64_t *set = m.sets[byte % TEXT_AHEAD];
+
+		if (byte > m.furthest)
+			return false;
+		for (unsigned w = 0; w < words; w++) {
+			for (unsigned bit = 0; bit < 64 && set[w] >> bit; bit++) {
+				if (set[w] >> bit & 1 && w * 64 + bit < g->count)
+					one_element(&m, byte, w * 64 + bit);
+			}
+			set[w] = 0;
+		}
+	}
+	for (unsigned i = g->tail; i <= g->count; i++) {
+		if (m.sets[m.len % TEXT_AHEAD][i / 64] >> i % 64 & 1)
+			return true;
+	}
+	return false;
 }
 
 bool rcp_glob_match(const char *pattern, const char *text)
 {
-	struct retry star = {NULL, NULL}, deep = {NULL, NULL};
-	const char *p = pattern, *s = text;
-	bool whole = false;
+	struct glob *g = glob_new(pattern, strlen(pattern));
+	bool hit = g && glob_match(g, text);
 
-	while (*s) {
-		if (p[0] == '*' && p[1] == '*') {
-			while (*p == '*')
-				p++;
-			whole = *p == '/';
-			p += whole;
-			deep = (struct retry){p, s};
-			star.pattern = NULL;
-		} else if (*p == '*') {
-			star = (struct retry){++p, s};
-		} else if (!one_match(&p, &s) && !retry_star(&star, &p, &s)) {
-			star.pattern = NULL;
-			if (!retry_deep(&deep, whole, &p, &s))
-				return false;
-		}
-	}
-	while (*p == '*')
-		p++;
-	return *p == 0;
+	glob_free(&g);
+	return hit;
 }
 
 static bool parse(const char *text, struct pattern *out)
@@ -143,7 +257,7 @@ static bool parse(const char *text, struct pattern *out)
 		text++;
 		len--;
 	}
-	out->glob = strndup(text, len);
+	out->glob = glob_new(text, len);
 	return out->glob != NULL;
 }
 
@@ -165,7 +279,9 @@ int rcp_excludes_new(const char *const *patterns, struct rcp_err *err, struct rc
 			break;
 	}
 	*out = e;
-	return e ? 0 : rcp_io_fail(err, ENOMEM, "calloc", "--exclude");
+	if (!e && errno == ENAMETOOLONG)
+		return rcp_err_set(err, RCP_E_USAGE, 0, "", "--exclude", "a pattern of more than %u bytes", ELEMENTS);
+	return e ? 0 : rcp_io_fail(err, errno, "calloc", "--exclude");
 }
 
 void rcp_excludes_free(struct rcp_excludes **excludes)
@@ -173,7 +289,7 @@ void rcp_excludes_free(struct rcp_excludes **excludes)
 	struct rcp_excludes *e = *excludes;
 
 	for (size_t i = 0; e && i < e->count; i++)
-		free(e->of[i].glob);
+		glob_free(&e->of[i].glob);
 	free(e);
 	*excludes = NULL;
 }
@@ -186,8 +302,8 @@ bool rcp_excluded(const struct rcp_excludes *excludes, const char *below, const 
 
 		if (p->dirs_only && !is_dir)
 			continue;
-		if (p->anchored ? below[0] && rcp_glob_match(p->glob, below)
-				: rcp_glob_match(p->glob, name))
+		if (p->anchored ? below[0] && glob_match(p->glob, below)
+				: glob_match(p->glob, name))
 			return !p->negated;
 	}
 	return false;

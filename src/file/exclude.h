@@ -27,7 +27,8 @@ void rcp_excludes_free(struct rcp_excludes **excludes);
 bool rcp_excluded(const struct rcp_excludes *excludes, const char *below, const char *name,
 		  bool is_dir);
 
-/* The matcher alone: `*` stops at a slash, `**` does not. Time is O(pattern * text). */
+/* The matcher alone: `*` stops at a slash, `**` does not. Time is O(pattern * text), whatever is in them. False also for
+ * a pattern of more than 4096 bytes. */
 bool rcp_glob_match(const char *pattern, const char *text);
 
 #endif

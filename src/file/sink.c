@@ -93,10 +93,15 @@ static int preallocate(const struct rcp_sink *s, struct rcp_err *err)
 	return 0; /* it can't reserve room */
 }
 
-static int allocate(struct rcp_sink *s, struct rcp_err *err)
+int rcp_sink_tables(struct rcp_sink *s, struct rcp_err *err)
 {
 	size_t words = (size_t)((s->chunks + 63) / 64);
 
+	free(s->crc);
+	free(s->written);
+	free(s->have);
+	free(s->claimed);
+	s->claimed = NULL;
 	s->crc = calloc((size_t)s->chunks + 1, sizeof(*s->crc));
 	s->written = calloc(words + 1, sizeof(*s->written));
 	s->have = calloc(words + 1, sizeof(*s->have));
@@ -148,7 +153,7 @@ static int sink_start(struct rcp_sink *s, const struct rcp_sink_params *p, struc
 		return (int)err->code;
 	s->part.wait_ms = p->wait_ms;
 	if (rcp_part_check_target(&s->part, err) || rcp_part_open(&s->part, err) ||
-	    allocate(s, err) || rcp_sink_take_up(s, err))
+	    rcp_sink_tables(s, err) || rcp_sink_take_up(s, err))
 		return (int)err->code;
 	s->settled = true;
 	return preallocate(s, err);

@@ -112,16 +112,9 @@ static int start_over(struct rcp_sink *s, struct rcp_err *err)
 	unlinkat(s->part.dir, s->part.journal, 0);
 	if (s->part.found && rcp_io_truncate(s->part.fd, 0) < 0)
 		return rcp_io_fail(err, errno, "ftruncate", s->shown);
-	size_t words = (size_t)((s->chunks + 63) / 64);
-
-	for (size_t i = 0; i < words; i++)
-		atomic_store_explicit(&s->written[i], 0, memory_order_relaxed);
-	memset(s->have, 0, words * sizeof(*s->have));
-	if (s->claimed)
-		memset(s->claimed, 0, words * sizeof(*s->claimed));
 	atomic_store(&s->bytes, 0);
 	s->resumed_bytes = 0;
-	return 0;
+	return s->claimed ? rcp_sink_tables(s, err) : 0; /* otherwise they are as they were made */
 }
 
 static int load(struct rcp_sink *s, struct rcp_err *err)

@@ -82,6 +82,10 @@ uint32_t rcp_sink_chunk_crc(const struct rcp_sink *s, uint64_t index);
 int rcp_sink_no_room(const struct rcp_sink *s, int sys_errno, const char *call,
 		     struct rcp_err *err);
 
+/* New tables in place of what was there. Not zeros written into the old: calloc's pages take memory as they are used,
+ * and a peer can name a file of any size without having it. */
+int rcp_sink_tables(struct rcp_sink *s, struct rcp_err *err);
+
 /* After rcp_part_open: what an earlier run left is checked and taken up, or thrown away. */
 int rcp_sink_take_up(struct rcp_sink *s, struct rcp_err *err);
 

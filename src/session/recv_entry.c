@@ -116,20 +116,40 @@ void recv_entry_unref(struct recv_entry *e)
 
 /* ---- re-sends ---- */
 
+/* Where it is among the tries, which are in order, or would be. */
+static unsigned try_at(const struct recv_entry *e, uint64_t offset)
+{
+	unsigned low = 0, high = e->try_count;
+
+	while (low < high) {
+		unsigned mid = low + (high - low) / 2;
+
+		if (e->tries[mid].offset < offset)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* A sweep asks for thousands in a row, and a hostile source can spoil as many as the file has: no search through all. */
 static struct recv_try *try_of(struct recv_entry *e, uint64_t offset)
 {
-	for (unsigned i = 0; i < e->try_count; i++) {
-		if (e->tries[i].offset == offset)
-			return &e->tries[i];
-	}
-	struct recv_try *t = realloc(e->tries, (e->try_count + 1) * sizeof(*t));
+	unsigned at = try_at(e, offset), n = e->try_count;
+	struct recv_try *t = e->tries;
 
-	if (!t)
-		return NULL;
-	e->tries = t;
-	t += e->try_count++;
-	*t = (struct recv_try){.offset = offset};
-	return t;
+	if (at < n && t[at].offset == offset)
+		return &t[at];
+	if (!(n & (n - 1))) { /* room for the next power of two */
+		t = realloc(t, (n ? 2 * (size_t)n : 1) * sizeof(*t));
+		if (!t)
+			return NULL;
+		e->tries = t;
+	}
+	memmove(t + at + 1, t + at, (n - at) * sizeof(*t));
+	t[at] = (struct recv_try){.offset = offset};
+	e->try_count++;
+	return &t[at];
 }
 
 /* False: tried often enough, the entry has failed. */

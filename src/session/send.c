@@ -55,11 +55,21 @@ static int broken(struct rcp_err *err, const char *what)
 	return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", what);
 }
 
+/* Cells of the file, in order: from an end that is not on the grid all chunks behind it would be off it. */
+static bool range_fits(const struct send_entry *e, const struct rcp_rec_range *r, uint64_t from)
+{
+	uint64_t cell = e->s->opt.chunk_bytes, size = e->fid.size;
+
+	if (r->offset < from || r->offset % cell || r->length == 0 || r->offset > size || r->length > size - r->offset)
+		return false;
+	return r->length % cell == 0 || r->offset + r->length == size;
+}
+
 static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err *err)
 {
 	struct rcp_rd r = rcp_rd_of(blob.data, blob.len);
 	struct rcp_rec_range range;
-	uint64_t at = 0, cell = e->s->opt.chunk_bytes;
+	uint64_t at = 0;
 	int rc;
 
 	if (!blob.len)
@@ -68,12 +78,9 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 	if (!e->have)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", e->open_path, NULL);
 	while ((rc = rcp_rec_next(&r, RCP_REC_RANGE, &range)) > 0) {
-		if (range.offset < at || range.length == 0 || range.offset > e->fid.size || range.offset % cell ||
-		    range.length > e->fid.size - range.offset)
+		if (!range_fits(e, &range, at))
 			return broken(err, "ranges of a partial file that can't be");
 		at = range.offset + range.length;
-		if (at % cell && at != e->fid.size)
-			return broken(err, "ranges of a partial file that are no cells");
 		e->have[e->have_count++] = (struct send_range){range.offset, at};
 	}
 	return rc < 0 ? broken(err, "malformed ranges") : 0;
@@ -179,6 +186,8 @@ static int on_results(struct rcp_sender *s, const struct rcp_msg_results *m, str
 	while ((rc = rcp_rec_next(&rd, RCP_REC_RESULT, &r)) > 0) {
 		if (!r.count || r.count > SEND_ENTRIES_MAX || r.status > RCP_STATUS_LEFT_OUT)
 			return broken(err, "a malformed result");
+		if (r.status == RCP_STATUS_LEFT_OUT && s->failed_code == RCP_OK)
+			return broken(err, "an entry left out, and no directory failed");
 		for (uint32_t i = 0; i < r.count; i++) {
 			struct send_entry *e = rcp_idtab_get(&s->entries, r.first + i);
 

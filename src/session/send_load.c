@@ -182,6 +182,15 @@ static bool chunk_retire(struct send_chunk *c)
 	return true;
 }
 
+/* Unless it has ended or failed meanwhile, or is queued already: it can be in several chunks, by re-sends. */
+static void queue_again(struct rcp_sender *s, struct send_entry *e)
+{
+	if (e->state != SEND_ENDED || e->dead)
+		return;
+	e->state = SEND_QUEUED;
+	send_queue_put(&s->small, e);
+}
+
 static void chunk_failed(struct send_chunk *c)
 {
 	struct rcp_sender *s = c->s;
@@ -202,12 +211,10 @@ static void chunk_failed(struct send_chunk *c)
 		send_entry_fail(s, c->entry, &c->err);
 	} else {
 		for (uint32_t i = 0; i < c->file_count; i++) {
-			if (retire) {
-				c->files[i]->state = SEND_QUEUED;
-				send_queue_put(&s->small, c->files[i]);
-			} else {
+			if (retire)
+				queue_again(s, c->files[i]);
+			else
 				send_entry_fail(s, c->files[i], &c->err);
-			}
 		}
 	}
 	send_chunk_free(c);

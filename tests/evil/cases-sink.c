@@ -317,6 +317,9 @@ static void bad_result(struct evil *e)
 		return;
 	evil_act(e);
 	switch (e->c->arg) {
+	case 13:
+		evil_result(e, 0, 1, RCP_STATUS_LEFT_OUT, 0, "");
+		break;
 	case 0:
 		evil_result(e, 7, 1, RCP_STATUS_OK, 0, "");
 		break;
@@ -327,7 +330,7 @@ static void bad_result(struct evil *e)
 		evil_result(e, 0, 2, RCP_STATUS_OK, 0, "");
 		break;
 	case 3:
-		evil_result(e, 0, 1, 4, 0, "");
+		evil_result(e, 0, 1, RCP_STATUS_LEFT_OUT + 1, 0, "");
 		break;
 	case 4:
 		evil_result(e, 0, 1, RCP_STATUS_OK, 0, "");
@@ -525,7 +528,8 @@ const struct evil_case evil_sink_cases[] = {
 	{"result: of no entry", bad_result, 3, BROKE, .arg = 0},
 	{"result: 2^32 - 1 entries", bad_result, 3, BROKE, .arg = 1},
 	{"result: of more than there are", bad_result, 3, BROKE, .arg = 2},
-	{"result: status 4", bad_result, 3, BROKE, .arg = 3},
+	{"result: status 5", bad_result, 3, BROKE, .arg = 3},
+	{"result: left out, and nothing failed", bad_result, 3, BROKE, .arg = 13},
 	{"result: twice", bad_result, 3, BROKE, .arg = 4},
 	{"result: no records", bad_result, 3, BROKE, .arg = 5},
 	{"result: failed without a reason", bad_result, 3, "gave no reason", .arg = 11, .lines = -2},

@@ -1,6 +1,7 @@
-/* The control connection's bytes: frames, messages, and the records in their blobs. */
+/* The control connection's bytes: frames, messages, and the records in their blobs; and a chunk's header. */
 #include "fuzz.h"
 
+#include "base/crc.h"
 #include "wire/chunk.h"
 #include "wire/msg.h"
 
@@ -32,18 +33,33 @@ static void records(const uint8_t *data, size_t len)
 	}
 }
 
+static void chunk(const uint8_t header[RCP_CHUNK_HEADER])
+{
+	struct rcp_chunk chunk;
+	uint8_t again[RCP_CHUNK_HEADER];
+
+	if (rcp_chunk_decode(header, &chunk)) {
+		rcp_chunk_encode(&chunk, again);
+		MUST(memcmp(again, header, sizeof(again)) == 0);
+	}
+}
+
+/* As it is, and with a checksum that is right. */
+static void chunks(const uint8_t *data)
+{
+	uint8_t right[RCP_CHUNK_HEADER];
+
+	chunk(data);
+	memcpy(right, data, sizeof(right));
+	rcp_put_u32(right + 60, rcp_crc32(0, right, 60));
+	chunk(right);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	records(data, size);
-	if (size >= RCP_CHUNK_HEADER) {
-		struct rcp_chunk chunk;
-		uint8_t again[RCP_CHUNK_HEADER];
-
-		if (rcp_chunk_decode(data, &chunk)) {
-			rcp_chunk_encode(&chunk, again);
-			MUST(memcmp(again, data, sizeof(again)) == 0);
-		}
-	}
+	if (size >= RCP_CHUNK_HEADER)
+		chunks(data);
 	while (size >= RCP_FRAME_HEADER) {
 		struct rcp_err err = {0};
 		enum rcp_msg_type type;

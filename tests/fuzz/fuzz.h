@@ -2,6 +2,7 @@
 #ifndef RCP_TESTS_FUZZ_H
 #define RCP_TESTS_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

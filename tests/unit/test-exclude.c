@@ -73,6 +73,12 @@ static void globs(void **state)
 	deep[2000] = 0;
 	assert_false(rcp_glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", deep));
 	assert_false(rcp_glob_match("**a**a**a**a**a**a**a**a**a**a**a**a**b", deep));
+	assert_false(rcp_glob_match("**?*a[aaaaaaaaaaaaaaaaaaaaaaaaaaa]*[aaaaaaaaaaaaaaaaa]*b", deep));
+	char open[2001] = "**?*";
+
+	memset(open + 4, '[', 1996);
+	memset(deep, '[', 1990);
+	assert_false(rcp_glob_match(open, deep));
 }
 
 static void patterns(void **state)

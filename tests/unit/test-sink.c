@@ -602,6 +602,33 @@ static void sizes_no_file_can_have(void **state)
 	assert_int_equal(tmp_count("."), 0);
 }
 
+static long resident_pages(void)
+{
+	long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%*d %ld", &pages), 1);
+	fclose(f);
+	return pages;
+}
+
+/* Half a TiB of holes: its tables are 2^27 chunks long, and none of them is there yet. */
+static void a_size_alone_takes_no_memory(void **state)
+{
+	struct rcp_sink_params p = params_of("f", UINT64_C(1) << 39);
+	long before;
+
+	(void)state;
+	p.sparse = true;
+	p.chunk_bytes = 4096;
+	before = resident_pages();
+	struct rcp_sink *s = open_ok(&p);
+
+	assert_in_range(resident_pages() - before, 0, (8 << 20) / sysconf(_SC_PAGESIZE));
+	rcp_sink_close(&s, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -623,6 +650,7 @@ int main(void)
 		TMP_TEST(a_full_disk),
 		TMP_TEST(a_limit_on_file_sizes),
 		TMP_TEST(sizes_no_file_can_have),
+		TMP_TEST(a_size_alone_takes_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);
