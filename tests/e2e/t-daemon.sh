@@ -102,7 +102,9 @@ start_daemon() {
 		[ -n "$dport" ] || dport=$((20000 + (RANDOM * 7 + $$ + try) % 12000))
 		write_conf "$@"
 		: >log
-		"${daemon_program:-$RCP}" --daemon --config=conf </dev/null >/dev/null 2>>log &
+		# A sanitizer's report goes to the log: a child in its jail opens no file for it.
+		ASAN_OPTIONS=$(to_stderr ASAN_OPTIONS) UBSAN_OPTIONS=$(to_stderr UBSAN_OPTIONS) TSAN_OPTIONS=$(to_stderr TSAN_OPTIONS) \
+			"${daemon_program:-$RCP}" --daemon --config=conf </dev/null >/dev/null 2>>log &
 		daemon=$!
 		disown "$daemon"
 		pids+=("$daemon")
@@ -114,18 +116,22 @@ start_daemon() {
 	bail 'no port for the daemon'
 }
 
+to_stderr() { local v=${!1:-}; echo "${v%:log_path=*}"; }
+sanitizers_words='\(ERROR\|WARNING\): .*Sanitizer\|runtime error:'
+
 stop_daemon() {
 	kill -TERM "$daemon" 2>/dev/null
 	await 15 is_gone "$daemon" || { fail 'the daemon does not end'; kill -9 "$daemon"; }
-	! grep -q 'ERROR: .*Sanitizer\|runtime error:' log || { fail 'a sanitizer has found something'; grep -A 20 'ERROR: .*Sanitizer\|runtime error:' log; }
+	! grep -q "$sanitizers_words" log || { fail 'a sanitizer has found something'; grep -A 40 "$sanitizers_words" log | sed 's/^/#     /'; }
 }
 
 children() {
-	local f
+	local f line
 
-	for f in /proc/[0-9]*/stat; do
-		[[ $(cat "$f" 2>/dev/null) =~ ^([0-9]+)\ \(.*\)\ [^Z]\ $daemon\  ]] && echo "${BASH_REMATCH[1]}"
-	done
+	for f in /proc/[0-9]*/stat; do # no process for each: there may be hundreds
+		read -r line 2>/dev/null <"$f" || continue
+		[[ $line =~ ^([0-9]+)\ \(.*\)\ [^Z]\ $daemon\  ]] && echo "${BASH_REMATCH[1]}"
+	done 2>/dev/null
 	return 0
 }
 no_children() { [ -z "$(children)" ]; }
@@ -537,7 +543,7 @@ too_many() {
 descriptors() { find "/proc/$daemon/fd" -type l | wc -l; }
 # Served or refused, each of them, and nothing stays behind.
 crowd() {
-	local i p ok=0 no=0 all=() before after
+	local i p ok=0 no=0 least=20 all=() before after
 
 	stop_daemon
 	handshake=60 start_daemon 'max-connections = 30'
@@ -556,7 +562,9 @@ crowd() {
 	done
 	note "$ok served, $no refused"
 	is 'all' "$((ok + no))" 200
-	[ "$ok" -gt 20 ] || fail 'hardly any was served'
+	# A sanitizer makes 400 processes so slow that many meet the daemon's deadline.
+	[ -z "${E2E_SANITIZED:-}" ] || least=2
+	[ "$ok" -gt "$least" ] || fail 'hardly any was served'
 	all_gone 20
 	after=$(descriptors)
 	is 'descriptors' "$after" "$before"
