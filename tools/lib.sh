@@ -1,11 +1,12 @@
 # shellcheck shell=bash disable=SC2034 # the lists are for those who source it
 # What tools/check and tools/demo share: installing what is missing. Sourced.
 
-# What a build needs, what the tests need on top of it, and what the lab needs on top of that (Debian's names).
+# What a build needs, what the tests need on top of it, and what `tools/check --deep` does (Debian's names). The lab installs its own.
 build_packages=(meson ninja-build gcc pkg-config libibverbs-dev librdmacm-dev libuv1-dev zlib1g-dev libssl-dev libisal-dev)
 demo_packages=(openssh-server openssh-client)
 test_packages=(libcmocka-dev clang libclang-rt-dev openssh-server openssh-client python3 rsync jq mandoc shellcheck fish acl attr iproute2
 	nftables kmod xfsprogs e2fsprogs procps)
+deep_packages=(clang-tidy cppcheck valgrind)
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }
 die() { say "$*" >&2; exit 1; }

@@ -22,7 +22,7 @@ static void copy_object(char *dst, size_t size, const char *src)
 	size_t tail = size - 1 - head - 3;
 
 	memcpy(dst, src, head);
-	memcpy(dst + head, "...", 3);
+	memcpy(dst + head, "...", 3); /* NOLINT(bugprone-not-null-terminated-result): the tail follows */
 	memcpy(dst + head + 3, src + len - tail, tail + 1);
 }
 

@@ -5,6 +5,7 @@
 #include "boot/sock.h"
 #include "boot/where.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,6 +89,7 @@ static int take_list(struct parser *p, const struct setting *s, char *value, cha
 	size_t n = 0, room = 2;
 	char **list, *save, *word;
 
+	assert(at);
 	for (const char *c = value; *c; c++)
 		room += *c == ',' || *c == ' ' || *c == '\t';
 	list = calloc(room, sizeof(*list));

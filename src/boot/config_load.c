@@ -115,7 +115,7 @@ static char *slurp(const char *path, struct rcp_err *err, size_t *len)
 		rcp_err_set(err, RCP_E_USAGE, 0, "", path, "too long for a configuration");
 	if (fd >= 0)
 		close(fd);
-	if (!rcp_err_is(err)) {
+	if (text && !rcp_err_is(err)) {
 		text[*len] = 0;
 		return text;
 	}

@@ -13,19 +13,31 @@
 
 #define SYSTEMD_FIRST 3
 
+/* 0 for what is no number. */
+static long number(const char *text)
+{
+	char *end;
+	long n;
+
+	errno = 0;
+	n = strtol(text, &end, 10);
+	return errno || end == text || *end ? 0 : n;
+}
+
 /* LISTEN_PID says that LISTEN_FDS is meant for this process and not for one that ran it. */
 static int from_systemd(struct rcp_err *err, int fds[DAEMON_SOCKETS], unsigned *count)
 {
 	const char *pid = getenv("LISTEN_PID"), *n = getenv("LISTEN_FDS");
-	int given = n ? atoi(n) : 0, on = 0;
+	long given = n ? number(n) : 0;
+	int on = 0;
 	socklen_t len = sizeof(on);
 
-	if (!pid || !n || atol(pid) != (long)getpid())
+	if (!pid || !n || number(pid) != (long)getpid())
 		return 0;
 	if (given < 1 || given > DAEMON_SOCKETS)
-		return rcp_err_set(err, RCP_E_USAGE, 0, "", "LISTEN_FDS", "%d sockets; 1 to %d are taken", given,
+		return rcp_err_set(err, RCP_E_USAGE, 0, "", "LISTEN_FDS", "%ld sockets; 1 to %d are taken", given,
 				   DAEMON_SOCKETS);
-	for (int fd = SYSTEMD_FIRST; fd < SYSTEMD_FIRST + given; fd++) {
+	for (int fd = SYSTEMD_FIRST; fd < SYSTEMD_FIRST + (int)given; fd++) {
 		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) < 0 || !on)
 			return rcp_err_set(err, RCP_E_USAGE, errno, "", "LISTEN_FDS",
 					   "descriptor %d is no socket that listens", fd);

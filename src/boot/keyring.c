@@ -39,7 +39,7 @@ static int digit(char c)
 
 static bool hex_decode(const char *hex, size_t len, uint8_t out[RCP_SECRET])
 {
-	if (len != 2 * RCP_SECRET)
+	if (len != (size_t)2 * RCP_SECRET)
 		return false;
 	for (size_t i = 0; i < RCP_SECRET; i++) {
 		int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);

@@ -1,6 +1,7 @@
 /* Connect to all addresses of a host, keep the first that answers. */
 #include "boot/race.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -238,6 +239,7 @@ static void order(const struct rcp_addrs *addrs, uint16_t port, struct rcp_race 
 			if (pick == RCP_ADDRS_MAX)
 				pick = i;
 		}
+		assert(pick < RCP_ADDRS_MAX); /* fewer are taken than there are */
 		used[pick] = true;
 		struct attempt *a = &r->at[r->count++];
 

@@ -40,10 +40,10 @@ char *rcp_secret_identity(const uint8_t session[RCP_SESSION], char out[RCP_IDENT
 {
 	static const char digit[] = "0123456789abcdef";
 
-	for (unsigned i = 0; i < RCP_SESSION; i++) {
+	for (size_t i = 0; i < RCP_SESSION; i++) {
 		out[2 * i] = digit[session[i] >> 4];
 		out[2 * i + 1] = digit[session[i] & 15];
 	}
-	out[2 * RCP_SESSION] = 0;
+	out[(size_t)2 * RCP_SESSION] = 0;
 	return out;
 }

@@ -391,7 +391,7 @@ static int start(struct rcp_ssh *ssh, const struct rcp_ssh_params *params, struc
 
 	if (rcp_ssh_argv(params, err, &argv) || make_pipes(p, err)) {
 		free(argv);
-		return (int)err->code;
+		return -1;
 	}
 	int r = spawn(p, argv, &ssh->pid);
 
@@ -404,7 +404,7 @@ static int start(struct rcp_ssh *ssh, const struct rcp_ssh_params *params, struc
 	}
 	free(argv);
 	close_ends(p->child);
-	return r ? (int)err->code : 0;
+	return r ? -1 : 0;
 }
 
 static int watch(struct rcp_ssh *ssh, struct rcp_err *err)
@@ -458,13 +458,13 @@ int rcp_ssh_new(struct uv_loop_s *loop, const struct rcp_ssh_params *params,
 		ssh->host = strdup(params->host);
 		ssh->rcp_path = strdup(params->rcp_path ? params->rcp_path : "rcp");
 	}
-	if (!ssh || !ssh->host || !ssh->rcp_path)
-		rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", params->host, NULL);
-	else
-		start(ssh, params, &p, err);
-	if (rcp_err_is(err)) {
+	if (!ssh || !ssh->host || !ssh->rcp_path) {
 		if (ssh)
 			destroy(ssh);
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", params->host, NULL);
+	}
+	if (start(ssh, params, &p, err)) {
+		destroy(ssh);
 		return (int)err->code;
 	}
 	ssh->ops = ops;

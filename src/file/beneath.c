@@ -96,28 +96,6 @@ static int step_down(int root, int dir, const char *name, size_t len)
 	return next;
 }
 
-int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode)
-{
-	int dir = root;
-	const char *slash;
-
-	if (rcp_path_refuse(path, strlen(path))) {
-		errno = EXDEV;
-		return -1;
-	}
-	while ((slash = strchr(path, '/'))) {
-		dir = step_down(root, dir, path, (size_t)(slash - path));
-		if (dir < 0)
-			return -1;
-		path = slash + 1;
-	}
-	int fd = openat(dir, path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
-
-	if (dir != root)
-		rcp_io_close(&dir);
-	return fd;
-}
-
 size_t rcp_path_join(const char *path, char *to)
 {
 	char *begin = to;
@@ -135,6 +113,36 @@ size_t rcp_path_join(const char *path, char *to)
 	}
 	*to = 0;
 	return (size_t)(to - begin);
+}
+
+int rcp_beneath_walk(int root, const char *name, int flags, mode_t mode)
+{
+	char plain[PATH_BYTES_MAX + 1];
+	const char *path = plain, *slash;
+	size_t len = strlen(name);
+	int dir = root;
+
+	/* "." components are nothing to the kernel, and the root itself is ".". */
+	plain[0] = 0;
+	if (name[0] != '/' && len <= PATH_BYTES_MAX)
+		rcp_path_join(name, plain);
+	if (len && !plain[0] && name[0] == '.')
+		return openat(root, ".", flags | O_CLOEXEC, mode);
+	if (rcp_path_refuse(plain, strlen(plain))) {
+		errno = EXDEV;
+		return -1;
+	}
+	while ((slash = strchr(path, '/'))) {
+		dir = step_down(root, dir, path, (size_t)(slash - path));
+		if (dir < 0)
+			return -1;
+		path = slash + 1;
+	}
+	int fd = openat(dir, path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+
+	if (dir != root)
+		rcp_io_close(&dir);
+	return fd;
 }
 
 int rcp_beneath_open(int root, const char *path, int flags, mode_t mode)

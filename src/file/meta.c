@@ -5,6 +5,7 @@
 #include "file/io.h"
 #include "file/xattr.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -178,6 +179,7 @@ int rcp_meta_apply(int fd, const char *name, const struct rcp_meta *meta, struct
 {
 	struct place p = {.fd = fd, .dir = -1, .name = name};
 
+	assert(fd >= 0);
 	*lost = 0;
 	return apply(&p, meta, err, lost);
 }

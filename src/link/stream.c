@@ -467,12 +467,10 @@ static void init(struct stream_loop *l, const struct rcp_link_params *params, co
 	l->handles = 2;
 }
 
-static int stream_alloc(struct uv_loop_s *loop, unsigned count, struct rcp_err *err,
-			struct stream_loop **out)
+static struct stream_loop *stream_alloc(struct uv_loop_s *loop, unsigned count)
 {
 	struct stream_loop *l = calloc(1, sizeof(*l));
 
-	*out = l;
 	if (l) {
 		l->loop = loop;
 		l->stream.conn_count = count;
@@ -480,13 +478,13 @@ static int stream_alloc(struct uv_loop_s *loop, unsigned count, struct rcp_err *
 		l->watches = calloc(count, sizeof(*l->watches));
 	}
 	if (l && l->stream.conns && l->watches)
-		return 0;
+		return l;
 	if (l) {
 		free(l->stream.conns);
 		free(l->watches);
 		free(l);
 	}
-	return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
+	return NULL;
 }
 
 /* The handles are the loop's until it has closed them. */
@@ -510,10 +508,11 @@ int rcp_stream_new(struct uv_loop_s *loop, const struct rcp_link_params *params,
 
 	*out = NULL;
 	assert(count >= 1 && count <= 64);
-	if (stream_alloc(loop, count, err, &l)) {
+	l = stream_alloc(loop, count);
+	if (!l) {
 		for (unsigned i = 0; i < count; i++)
 			close(fds[i]);
-		return (int)err->code;
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
 	}
 	init(l, params, fds);
 	rc = params->role == RCP_ROLE_SOURCE ? stream_source_init(&l->stream, err)

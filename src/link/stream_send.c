@@ -62,6 +62,7 @@ int stream_source_ring(struct stream *s, const struct rcp_ring_info *ring, struc
 /* The connection with the least to do; NULL when all have enough. */
 static struct stream_conn *choose(struct stream *s)
 {
+	assert(s->conn_count);
 	struct stream_conn *best = &s->conns[s->turn % s->conn_count];
 
 	for (unsigned i = 1; i < s->conn_count; i++) {

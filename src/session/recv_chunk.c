@@ -51,7 +51,7 @@ static void test_flip(struct recv_chunk *c)
 	if (!every || !c->h.length)
 		return;
 	memcpy(&p, &c->payload, sizeof(p)); /* the hook alone may write here */
-	unsigned n = (unsigned)atoi(every);
+	unsigned n = (unsigned)strtoul(every, NULL, 10);
 
 	if (!strcmp(every, "all") || (n && ++seen % n == 0))
 		p[c->h.length / 2] ^= 0x10;
@@ -92,7 +92,7 @@ static bool open_sealed(struct recv_chunk *c, uint32_t *crc)
 /* Worker. Is it what the source read? */
 static bool payload_good(struct recv_chunk *c)
 {
-	uint32_t crc;
+	uint32_t crc = 0;
 
 	if (c->checked)
 		return true;

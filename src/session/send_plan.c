@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,7 @@ static bool plan_bundle(struct rcp_sender *s)
 	while (count < max && s->small.head && bundle_cost(s->small.head) <= room) {
 		struct send_entry *e = send_queue_get(&s->small);
 
+		assert(e);
 		if (e->dead) {
 			send_entry_unref(e);
 			continue;
@@ -176,9 +178,10 @@ static bool plan_bundle(struct rcp_sender *s)
 
 static void open_more(struct rcp_sender *s)
 {
-	while (s->big.head && s->opening.count < 4 && s->open_files < SEND_OPEN_MAX) {
-		struct send_entry *e = send_queue_get(&s->big);
+	struct send_entry *e;
 
+	while (s->opening.count < 4 && s->open_files < SEND_OPEN_MAX &&
+	       (e = send_queue_get(&s->big)) != NULL) {
 		e->state = SEND_OPENING;
 		s->open_files++;
 		send_queue_put(&s->opening, e);

@@ -1,5 +1,6 @@
 #include "wire/msg.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,12 +97,14 @@ void rcp_rec_encode(struct rcp_wr *w, enum rcp_rec_type type, const void *rec)
 
 void rcp_msg_encode(struct rcp_wr *w, enum rcp_msg_type type, const void *msg)
 {
+	const struct rcp_msg_desc *desc = rcp_msg_desc(type);
 	size_t start = w->len;
 
+	assert(desc);
 	rcp_wr_u32(w, 0);
 	rcp_wr_u16(w, (uint16_t)type);
 	rcp_wr_u16(w, 0);
-	put_fields(w, rcp_msg_desc(type)->fields, msg);
+	put_fields(w, desc->fields, msg);
 	if (w->bad)
 		return;
 	size_t len = w->len - start - RCP_FRAME_HEADER;
@@ -193,6 +196,7 @@ int rcp_msg_decode(enum rcp_msg_type type, const uint8_t *payload, size_t len, s
 	const struct rcp_msg_desc *desc = rcp_msg_desc(type);
 	struct rcp_rd r = rcp_rd_of(payload, len);
 
+	assert(desc); /* a frame's type was looked up before */
 	memset(out, 0, sizeof(*out));
 	out->type = type;
 	/* Every member of the union starts where the union does. */

@@ -6,7 +6,7 @@
 # here and is ended by its number. What is waited for has a deadline.
 #
 # From meson: RCP (the program), RCP_HOOKS (it, with bit flips for tests), E2E_PEAK, E2E_PRELOAD,
-# E2E_DIR (where to put $dir), E2E_SANITIZED (1: under a sanitizer).
+# E2E_DIR (where to put $dir), E2E_SANITIZED (the sanitizers rcp was built with), E2E_SUPPRESSIONS (their folder).
 
 set -u
 export LC_ALL=C
@@ -72,12 +72,45 @@ begin() {
 	ln -s "$RCP" "$dir/bin/rcp"
 	: >"$dir/logins"
 	cd "$dir" || bail "no way into $dir"
+	report_to_files
 }
 
 end() {
+	reported '(at the end)' || bad=$((bad + 1))
 	printf '1..%d\n' "$cases"
 	[ "$bad" = 0 ]
 	exit
+}
+
+# ---- sanitizers ----
+
+# What a sanitizer or valgrind finds goes to files: a server's standard error may be lost on its way through ssh, or be
+# thrown away. Each process that has something to report ends with 99, which no case takes for good.
+report_to_files() {
+	local common=exitcode=99:halt_on_error=1:abort_on_error=0:print_stacktrace=1
+
+	[ -n "${E2E_SANITIZED:-}" ] || return 0
+	mkdir -m 1777 "$dir/reports"
+	export ASAN_OPTIONS=$common:detect_stack_use_after_return=1:strict_string_checks=1:log_path=$dir/reports/sanitizer
+	export UBSAN_OPTIONS=$common:log_path=$dir/reports/sanitizer
+	export TSAN_OPTIONS=$common:second_deadlock_stack=1:suppressions=$E2E_SUPPRESSIONS/tsan.supp:log_path=$dir/reports/sanitizer
+	E2E_REPORTS=$dir/reports
+	export E2E_REPORTS
+}
+
+# reported NAME: tells what was found since the last time, and is false then. $no_report: lines that say nothing.
+reported() {
+	local f rc=0
+
+	[ -n "${E2E_REPORTS:-}" ] || return 0
+	for f in "$E2E_REPORTS"/*; do
+		grep -qsvE "${no_report:-^\$}" "$f" || continue
+		note "$1: a report in ${f##*/}:"
+		head -n 60 "$f" | cut -c 1-200 | sed 's/^/#     /'
+		rm -f "$f"
+		rc=1
+	done
+	return $rc
 }
 
 # ---- waiting ----
@@ -128,6 +161,7 @@ write_login() {
 		# What each login runs: a home and a PATH of our own, then what was asked for.
 		HOME='$dir/home' PATH='$dir/bin':\$PATH
 		export HOME PATH
+		$(for v in ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS E2E_REPORTS; do [ -z "${!v:-}" ] || echo "export $v='${!v}'"; done)
 		cd
 		echo "\$\$ \$PPID" >>'$dir/logins'
 		[ ! -f '$dir/rc' ] || . '$dir/rc'
@@ -377,6 +411,7 @@ t() {
 	rm -rf "$dir/dst" && mkdir "$dir/dst"
 	rm -f "$dir/out" "$dir/err" "$dir/cmd" "$dir/rc"
 	"$@" || failed=1
+	reported "$name" || failed=1 skipped=''
 	if [ -n "$skipped" ]; then
 		printf 'ok %d - %s # SKIP %s\n' "$cases" "$name" "$skipped"
 	elif [ "$failed" = 0 ]; then

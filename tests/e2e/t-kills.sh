@@ -21,8 +21,11 @@ begin_copy() {
 	else
 		from=box:$dir/src/f to=dst/f
 	fi
-	start_watched "$slow" --retries=0 "$@" "$from" "$to"
+	start_watched "$slow" --retries=0 "$@" "$from" "$to" || return
+	# What the source has counted may still be on its way.
+	await 20 arrived || fail 'nothing arrives'
 }
+arrived() { head -q -c 65536 dst/.f.rcp-part | tr -d '\0' | head -c 1 | grep -q .; } 2>/dev/null
 
 untouched() {
 	old dst/f
@@ -155,7 +158,10 @@ far_on() {
 	beyond=300000000
 	await 60 moved 300000000
 	beyond=1000000
+	kill -STOP "$copy" # nothing more comes, until the checkpoint is on disk
+	await 20 test -s dst/.large.rcp-journal || fail 'no checkpoint'
 	kill -9 "$server"
+	kill -CONT "$copy"
 	reap 15 "$copy"
 	rc_is 6
 	rcp --json src/large "box:$dir/dst/"

@@ -53,7 +53,8 @@ over() {
 	sum_is .fabric "$1"
 	sum_is .fallback_reason null
 }
-there_rc_is() { is "the server's status" "$(tail -n 1 "$dir/there.rc")" "$1"; }
+# rcp does not wait for the end of a server that has said goodbye.
+there_rc_is() { await 10 test -s there.rc; is "the server's status" "$(tail -n 1 "$dir/there.rc")" "$1"; }
 
 # whole up|down FABRIC OPTION...: src/f, and all is well.
 whole() {

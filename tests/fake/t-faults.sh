@@ -119,7 +119,8 @@ case_ 'a bit of the header' resent rdma '' sink 'flip 3 20'
 case_ 'a bit every time' ended 4 'wrong CRC 4 times' sink 'flip 3+ 5000'
 case_ 'a write placed twice' resent rdma '' sink 'twice 1' --slots=2
 case_ 'slots out of turn' healed rdma '' sink 'swap 3'
-case_ 'the data of another slot' ended 3 'broke the protocol' sink 'forge 3 0x0100'
+# A write to where nothing is expected meets whoever reads there: the thread sanitizer is right, and it is meant.
+[[ ${E2E_SANITIZED:-} == *thread* ]] || case_ 'the data of another slot' ended 3 'broke the protocol' sink 'forge 3 0x0100'
 case_ 'the data of another generation' ended 3 'broke the protocol' sink 'forge 3 0x10000'
 
 # ---- rdma_cm ----

@@ -3,6 +3,8 @@
 # or lie. As tests/link/verbs-lab.sh, without a kernel. TAP.
 # usage: t-pairs.sh VERBS-PAIR
 set -u
+# verbs-pair forks when software verbs have their threads already.
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}die_after_fork=0"
 pair=${1:?verbs-pair} n=0 bad=0
 few=(--chunks=60 --bytes=131072 --slots=8)
 

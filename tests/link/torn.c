@@ -1,6 +1,7 @@
 #include "torn.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 
 #define FDS 1024
 
-static bool marked[FDS];
-static uint32_t seed = 1;
+static atomic_bool marked[FDS];
+static _Thread_local uint32_t seed = 1; /* software verbs have a thread that calls these, too */
 
 ssize_t __real_send(int fd, const void *buf, size_t len, int flags);
 ssize_t __real_recv(int fd, void *buf, size_t len, int flags);
@@ -31,7 +32,8 @@ void torn_mark(int fd)
 
 void torn_clear(void)
 {
-	memset(marked, 0, sizeof(marked));
+	for (int fd = 0; fd < FDS; fd++)
+		marked[fd] = false;
 }
 
 static uint32_t rnd(uint32_t below)

@@ -44,6 +44,18 @@ says() {
 	result $? "says \"$text\""
 }
 
+# grown FILE BY: returns when the counter in FILE has grown by so much, within 60 s.
+grown() {
+	local first i
+
+	first=$(cat "$1")
+	for ((i = 0; i < 600; i++)); do
+		[ "$(cat "$1")" -lt $((first + $2)) ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
 # ---- bytes, both ways to start, both ways to send ----
 for role in '' --sink-initiates; do
 	for way in '' --pair; do
@@ -125,14 +137,14 @@ says 'no answer to the connection request within 3000 ms' timeout 20 "$pair" "${
 says "RDMA address answers to \`ping\`" timeout 20 "$pair" "${same[@]}" --remote=10.9.0.78
 if [ "$fabric" = siw ]; then
 	modprobe sch_netem
-	(sleep 4 && tc qdisc add dev lo root netem loss 100%) &
+	(grown /sys/class/net/lo/statistics/tx_bytes 10000000 && tc qdisc add dev lo root netem loss 100%) &
 	timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check --close-after=9000 >"$said" 2>&1
 	result $? "a close on a path that is dead"
 	tc qdisc del dev lo root
 fi
 # Not on siw: with a connection open its own driver dies of it on 6.1 (siw_netdev_down).
 if [ "$fabric" = rxe ]; then
-	(sleep 3 && ip link set va down) &
+	(grown "/sys/class/infiniband/$dev/ports/1/hw_counters/sent_pkts" 2000 && ip link set va down) &
 	# The kernel tells of the port or of the connections' end first, as it comes.
 	says 'down: ' timeout 60 "$pair" "${same[@]}" --chunks=20000 --no-check
 	grep -qE 'port (error|is no longer active)|the peer closed the connection' "$said"

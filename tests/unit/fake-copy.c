@@ -136,8 +136,12 @@ static int run_until_cancelled(struct rcp_copy *copy, bool deaf)
 {
 	if (write(STDOUT_FILENO, "ready\n", 6) != 6)
 		return RCP_EXIT_IO;
-	while (deaf || !atomic_load(&copy->cancelled))
+	while (!atomic_load(&copy->cancelled))
 		poll(NULL, 0, 10);
+	if (deaf && write(STDOUT_FILENO, "heard\n", 6) != 6)
+		return RCP_EXIT_IO;
+	while (deaf)
+		pause();
 	return tell_summary(copy, atomic_load(&copy->cancelled), 0, 0);
 }
 

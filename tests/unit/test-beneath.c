@@ -56,7 +56,9 @@ static void nothing_leaves(opener open_it)
 {
 	static const char *const out[] = {
 		"up",	     "updir/secret", "abs/passwd",	"magic/secret",
-		"../secret", "/etc/passwd",  "dir/../../secret"};
+		"../secret", "/etc/passwd",  "dir/../../secret",
+		"..",	     "./..",	     "/."};
+	static const char *const dots[] = {".", "./.", "dir/.", "./dir"};
 	int root = make_root(), fd;
 
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
@@ -64,6 +66,14 @@ static void nothing_leaves(opener open_it)
 		assert_int_equal(fd, -1);
 		assert_true(errno == EXDEV || errno == ELOOP || errno == ENOTDIR);
 	}
+	for (size_t i = 0; i < sizeof(dots) / sizeof(dots[0]); i++) {
+		fd = open_it(root, dots[i], O_RDONLY | O_DIRECTORY, 0);
+		assert_true(fd >= 0);
+		close(fd);
+	}
+	fd = open_it(root, "./dir/./file", O_RDONLY, 0);
+	assert_true(fd >= 0);
+	close(fd);
 	fd = open_it(root, "dir/file", O_RDONLY, 0);
 	assert_true(fd >= 0);
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
@@ -120,12 +130,11 @@ static void *swap_it(void *arg)
 
 static unsigned create_while_swapped(opener open_it, int root)
 {
-	uint64_t begun = rcp_now_ns();
+	uint64_t end = rcp_now_ns() + 20 * RCP_SEC;
 	unsigned made = 0;
 	char name[32];
 
-	/* Longer where the other thread hardly gets its turn. */
-	for (unsigned i = 0; rcp_now_ns() - begun < (made ? 150 * RCP_MS : 20 * RCP_SEC); i++) {
+	for (unsigned i = 0; (i < 5000 || !made) && rcp_now_ns() < end; i++) {
 		snprintf(name, sizeof(name), "x/%u", i % 100);
 		int fd = open_it(root, name, O_WRONLY | O_CREAT, 0600);
 

@@ -7,6 +7,8 @@
 #include "file/walk.h"
 
 #include <errno.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
 
 #include "tmpdir.h"
 
@@ -72,6 +74,17 @@ static void paths_of_a_peer(void **state)
 	}
 }
 
+/* Links inside the module are followed by openat2 alone (see test-beneath): without it there is nothing to compare with. */
+static bool no_openat2(void)
+{
+	struct open_how how = {.flags = O_PATH};
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
+
+	if (fd >= 0)
+		close(fd);
+	return fd < 0;
+}
+
 static void nothing_outside_opens(void **state)
 {
 	static const char *const out[] = {"up/secret", "end", "abs/passwd", "../outside/secret", "/etc/passwd",
@@ -81,6 +94,8 @@ static void nothing_outside_opens(void **state)
 	struct stat st;
 
 	(void)state;
+	if (no_openat2())
+		TMP_SKIP("no openat2 here");
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
 		struct rcp_err err = {0};
 
@@ -131,6 +146,8 @@ static void the_walk_stays_inside(void **state)
 	const struct rcp_walk_options pairs = {.recursive = true, .pairs = true, .root = "."};
 
 	(void)state;
+	if (no_openat2())
+		TMP_SKIP("no openat2 here");
 	assert_string_equal(walk_all(".", &r), "mod !./abs !./absin mod/d !./d/around mod/d/f mod/d/within !./end mod/g "
 					       "!./up ");
 	assert_string_equal(walk_all("", &r), walk_all(".", &r));
@@ -166,6 +183,8 @@ static void targets_stay_inside(void **state)
 	struct stat mod, root;
 
 	(void)state;
+	if (no_openat2())
+		TMP_SKIP("no openat2 here");
 	for (size_t i = 0; i < sizeof(out) / sizeof(out[0]); i++) {
 		struct rcp_err err = {0};
 

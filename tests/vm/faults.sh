@@ -99,11 +99,11 @@ fault "kill -9 of the initiator" down 137 kill_self
 # The network goes: both hosts drop all that comes, for 40 s. (Not at the sender: QEMU holds what a downed link was sent, and
 # the kernel waits for that when it destroys a queue pair; a drop on the way out fails rxe's send, and its CM stays broken.)
 cut_off() {
-	local cut='cd /; printf "%s\n" "table inet cut {" "chain i { type filter hook input priority 0; policy drop; iif lo accept; }" "}" >/run/tmp/cut
-		nohup setsid sh -c "sleep 1; nft -f /run/tmp/cut; sleep 40; nft delete table inet cut" >/dev/null 2>&1 </dev/null &'
-	ssh hostb bash <<<"$cut"
+	local i cut='cd /; printf "%s\n" "table inet cut {" "chain i { type filter hook input priority 0; policy drop; iif lo accept; }" "}" >/run/tmp/cut
+		nohup setsid sh -c "while kill -0 $$; do sleep 0.05; done; nft -f /run/tmp/cut; sleep 40; nft delete table inet cut" >/dev/null 2>&1 </dev/null &'
+	ssh hostb bash <<<"$cut" # once that shell is gone, so that its end still comes here
 	bash <<<"$cut"
-	sleep 1
+	for ((i = 0; i < 100; i++)); do nft list table inet cut >/dev/null 2>&1 && break; sleep 0.1; done
 }
 start up
 cut_off

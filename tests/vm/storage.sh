@@ -153,7 +153,7 @@ fi
 uptime_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 # steps NAME ARG...: 8 MiB at 2 MiB/s are 4 s, whatever the clock says
 steps() {
-	local name=$1 started i rc=0 ms
+	local name=$1 started i rc=0 ms seen
 	shift
 	start_over
 	started=$(uptime_ms)
@@ -164,7 +164,11 @@ steps() {
 		sleep 0.1
 	done
 	date -s '-1 day' >/dev/null
-	sleep 1
+	seen=$(grep -c '"event":"progress"' $json)
+	for ((i = 0; i < 100; i++)); do
+		[ "$(grep -c '"event":"progress"' $json)" -le "$seen" ] || break
+		sleep 0.1
+	done
 	date -s '+2 days' >/dev/null
 	for ((i = 0; i < 300; i++)); do kill -0 $copier 2>/dev/null || break; sleep 0.1; done
 	kill -9 $copier 2>/dev/null

@@ -153,7 +153,7 @@ bool rcp_verbs_addr_parse(const char *text, struct sockaddr_storage *out)
 	memset(out, 0, sizeof(*out));
 	if (len >= sizeof(ip))
 		return false;
-	memcpy(ip, text, len);
+	memcpy(ip, text, len); /* NOLINT(bugprone-not-null-terminated-result): ip is zeroed */
 	if (!zone && inet_pton(AF_INET, ip, &a4->sin_addr) == 1) {
 		a4->sin_family = AF_INET;
 		return true;

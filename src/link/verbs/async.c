@@ -5,6 +5,7 @@
  */
 #include "link/verbs/priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -132,6 +133,7 @@ int rcp_verbs_async_join(struct verbs_link *v, struct rcp_err *err)
 		a = a->next;
 	if (!a && async_new(v->rdma, v->loop, v->conn.ctx, err, &a) != 0)
 		return (int)err->code;
+	assert(a);
 	v->async = a;
 	v->async_next = a->links;
 	a->links = v;

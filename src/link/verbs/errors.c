@@ -39,7 +39,7 @@ bool rcp_verbs_ret_refused(int ret)
 {
 	int e = errno_of(ret);
 
-	return e == EINVAL || e == EOPNOTSUPP || e == ENOSYS || e == ENOTSUP;
+	return e == EINVAL || e == EOPNOTSUPP || e == ENOSYS;
 }
 
 void rcp_verbs_memlock_raise(void)
