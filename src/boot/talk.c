@@ -568,7 +568,7 @@ void talk_attempt_ready(struct rcp_attempt *a)
 
 		rcp_ctl_send(run->ctl, RCP_MSG_LINK_USE, &m);
 		talk_use(a);
-	} else if (!run->initiator && run->use_id == a->id) {
-		talk_use(a); /* LINK_USE came before it was up here */
+	} else if (!run->initiator && run->use_id == a->id && !run->used) {
+		talk_use(a); /* LINK_USE came before it was up here; not while the session holds a lost link */
 	}
 }

@@ -288,6 +288,7 @@ const struct rcp_ctl_ops talk_ctl_ops = {
 
 static void relink(struct rcp_run *run, const struct rcp_err *cause)
 {
+	struct rcp_attempt *next;
 	uint64_t out;
 
 	run->relinks++;
@@ -309,6 +310,9 @@ static void relink(struct rcp_run *run, const struct rcp_err *cause)
 		talk_try_again(run, run->used->cand.kind);
 	run->used = NULL;
 	run->wait_ns = rcp_now_ns() + TALK_WAIT_MS * RCP_MS;
+	next = run->initiator || !run->use_id ? NULL : attempt_find(run, run->use_id);
+	if (next && next->state == ATTEMPT_READY)
+		talk_use(next); /* it was up before the lost one was down */
 }
 
 void talk_session_over(struct rcp_run *run, const struct rcp_err *cause)

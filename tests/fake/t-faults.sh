@@ -88,6 +88,23 @@ case_ 'a late completion' healed rdma '' source 'wc-late:send 5 300'
 case_ 'a late receive' healed rdma '' sink 'wc-late:recv 5 300'
 case_ 'a lost receive' healed rdma '' sink 'wc-lost:recv 5'
 [ "$way" = down ] || case_ 'a lost completion' healed rdma 'has not completed what it was given' source 'wc-lost:send 5'
+# The next link is up before the source, which waits for the completion, lets go of this one.
+let_go() {
+	here=$nics there=$nics
+	at source 'wc-lost:send 3'
+	mkdir -p src/many
+	for n in {1..20}; do data "src/many/$n" $((n * 20011)); done
+	copy -r --slots=4 --chunk-size=16M "box:$dir/src/many" dst/
+	rc_is 0
+	there_rc_is 0
+	same_tree src/many dst/many
+	sum_is .transport rdma
+	sum_is .retries 1
+	err_has 'trying another way'
+	clean dst
+	rm -r src/many dst/many
+}
+[ "$way" = up ] || case_ 'a lost completion, and the next link is up' let_go
 
 # ---- the way there and back ----
 case_ 'silence' healed rdma 'link lost' source 'retry 4'
