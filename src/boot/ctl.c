@@ -323,7 +323,7 @@ void rcp_ctl_keepalive(struct rcp_ctl *ctl, unsigned interval_ms, unsigned dead_
 
 void rcp_ctl_expect(struct rcp_ctl *ctl, unsigned ms, const char *what)
 {
-	if (ctl->state > CTL_OPEN)
+	if (!ctl || ctl->state > CTL_OPEN)
 		return;
 	uv_update_time(ctl->loop);
 	ctl->expect_ms = ms;
@@ -482,6 +482,8 @@ int rcp_ctl_new_tls(struct uv_loop_s *loop, int fd, const struct rcp_tls_params 
 
 void rcp_ctl_set_ops(struct rcp_ctl *ctl, const struct rcp_ctl_ops *ops, void *arg)
 {
+	if (!ctl)
+		return;
 	ctl->ops = ops;
 	ctl->arg = arg;
 }
@@ -571,6 +573,8 @@ void rcp_ctl_pause(struct rcp_ctl *ctl, bool pause)
 int rcp_ctl_export(struct rcp_ctl *ctl, const char *label, uint8_t *out, size_t len,
 		   struct rcp_err *err)
 {
+	if (!ctl)
+		return rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "the control connection is gone");
 	if (!ctl->tls)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", ctl->name,
 				   "there is no TLS on this connection");

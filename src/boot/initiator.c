@@ -32,6 +32,8 @@ static void stay_on_pipe(struct rcp_run *run, const struct rcp_err *why)
 			return;
 		}
 	}
+	if (!run->pipe) /* lost meanwhile, which pipe_down has told */
+		return;
 	rcp_ctl_send(run->pipe, RCP_MSG_SWITCH, &m);
 	run->ctl = run->pipe;
 	rcp_ctl_set_ops(run->pipe, &talk_ctl_ops, run);

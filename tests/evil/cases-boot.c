@@ -3,8 +3,11 @@
 
 #include "base/clock.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <time.h>
 
 /* ---- HELLO ---- */
@@ -216,6 +219,29 @@ static void answer_order(struct evil *e)
 	evil_drain(e);
 }
 
+/* Killed while it is being connected to: the pipe ends first, and then there is no way back to it. */
+static void dies_in_the_race(struct evil *e)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	uint8_t addr[19] = {4, 127, 0, 0, 1};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), peer;
+
+	if (!evil_greet(e) || !evil_await(e, RCP_MSG_NAMES))
+		return;
+	if (fd < 0 || bind(fd, (const struct sockaddr *)(const void *)&at, sizeof(at)) < 0 || listen(fd, 1) < 0 ||
+	    getsockname(fd, (struct sockaddr *)(void *)&at, &len) < 0)
+		return;
+	evil_say(e, RCP_MSG_READY, &(struct rcp_msg_ready){.port = ntohs(at.sin_port), .addrs = rcp_span_of(addr, sizeof(addr))});
+	peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	evil_act(e);
+	evil_hang_up(e);
+	usleep(200000); /* the end of the pipe is seen */
+	close(peer);
+	close(fd);
+	usleep(200000);
+}
+
 /* ---- START ---- */
 
 static void start(struct evil *e)
@@ -392,6 +418,7 @@ const struct evil_case evil_boot_cases[] = {
 	{"order: no records among the names", order, 3, BROKE, EVIL_I, .arg = 9},
 	{"endless: HELLO", order, 3, BROKE, EVIL_I, .arg = 10},
 	{"order: MODULE where there are none", order, 3, BROKE, EVIL_I, .arg = 11},
+	{"killed in the race for a TCP connection", dies_in_the_race, 3, NULL, EVIL_R | EVIL_TCP, .opts = "*", .lines = 1},
 	{"order: READY before HELLO", answer_order, 3, BROKE, EVIL_R, .arg = 0},
 	{"order: HELLO twice", answer_order, 3, BROKE, EVIL_R, .arg = 1},
 	{"order: READY twice", answer_order, 3, BROKE, EVIL_R, .arg = 2},

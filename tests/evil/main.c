@@ -288,7 +288,7 @@ static void word(struct words *w, const char *text)
 static void option_words(const char *opts, struct words *w)
 {
 	for (; opts && *opts; opts++) {
-		if (*opts != 'd') /* START's alone */
+		if (*opts != 'd' && *opts != '*') /* START's alone; every way, not the case's */
 			word(w, *opts == 'r' ? "-r" : *opts == 'a' ? "-a" : *opts == 'p' ? "-p" : "--no-resume");
 	}
 }
@@ -317,7 +317,9 @@ static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
 
 	word(&w, program(j));
 	word(&w, "--retries=0");
-	word(&w, j->link == EVIL_PIPE ? "--transport=ssh" : "--transport=tcp");
+	word(&w, j->c->opts && strchr(j->c->opts, '*') ? "--transport=auto"
+		 : j->link == EVIL_PIPE		     ? "--transport=ssh"
+						     : "--transport=tcp");
 	word(&w, j->link == EVIL_TCP ? "--encrypt=never" : "--encrypt=auto");
 	word(&w, "--chunk-size=64K");
 	word(&w, "--slots=4");
