@@ -360,7 +360,7 @@ static void one_that_is_gone(void **state)
 	const struct rcp_msg_note m = {.level = 1};
 	struct rcp_err no_tls = {0};
 	uint64_t in = 1, out = 1;
-	uint8_t key[32];
+	uint8_t secret[32];
 
 	(void)state;
 	rcp_ctl_send(NULL, RCP_MSG_NOTE, &m);
@@ -372,7 +372,7 @@ static void one_that_is_gone(void **state)
 	rcp_ctl_set_works(NULL, true);
 	assert_false(rcp_ctl_peer_works(NULL));
 	assert_int_equal(rcp_ctl_moved(NULL), 0);
-	assert_int_equal(rcp_ctl_export(NULL, "label", key, sizeof(key), &no_tls), RCP_E_LINK);
+	assert_int_equal(rcp_ctl_export(NULL, "label", secret, sizeof(secret), &no_tls), RCP_E_LINK);
 	rcp_ctl_set_phase(NULL, RCP_PHASE_TALK);
 	rcp_ctl_set_peer_role(NULL, RCP_ROLE_SINK);
 	rcp_ctl_set_chunk_bytes(NULL, 4096);
