@@ -8,7 +8,7 @@ from world import look
 STATUSES = (0, 1, 3, 4, 5, 6)
 NOT_SAID = re.compile(r'Success|Error 0|unknown reason|\(null\)|: $|^rcp: *$')
 RESUME = 'run the same command again to go on from here'
-DROPPED = r'closed the connection|Connection reset by peer|the remote command ended with status'
+DROPPED = r'closed the connection|refused by the other side|the other end is busy|Connection reset by peer|the remote command ended with status'
 PARTIAL = re.compile(r'^\..*\.rcp-(part|journal|make)$|^\.[0-9a-f]{8}\.rcp-done$|^\..*\.rcp-new$')
 
 
@@ -169,7 +169,8 @@ class Judge:
         if len(told) > (1 if r.status in (3, 6) else 2 * len(self.want)):
             faults.append('%d messages' % len(told))
         # A connection that was refused or dropped in the making can't say why.
-        dropped = case.end == 'there' and r.status in (3, 6) and re.search(DROPPED, r.err)
+        # EPIPE means that the peer is gone, and is told so.
+        dropped = (case.end == 'there' or case.how.word == 'EPIPE') and r.status in (3, 6) and re.search(DROPPED, r.err)
         if not dropped and not case.how.quiet and not any(self.tells(case, x) for x in r.lines):
             faults.append('the reason is not in the message')
         return faults

@@ -1,6 +1,7 @@
 """Where the copies of tests/calls happen: a tree, two ends on this machine, what is there afterwards."""
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -126,8 +127,10 @@ class World:
             f.write('#!/bin/sh\n# The last word is the command.\nfor last; do :; done\n'
                     'SSH_CONNECTION="127.0.0.1 1 127.0.0.1 2" RCP_CALLS=$THERE_CALLS\n'
                     'export SSH_CONNECTION RCP_CALLS\nunset THERE_CALLS\n: >>"$CALLS_DIR/there"\n'
-                    'sh -c "$last" \nstatus=$?\n'
-                    'echo "$status" >>"$CALLS_DIR/there.rc"\nexit "$status"\n')
+                    # A server that has confined itself opens no file for a sanitizer's report.
+                    'ASAN_OPTIONS=${ASAN_OPTIONS#*:} UBSAN_OPTIONS=${UBSAN_OPTIONS#*:}\n'
+                    'sh -c "$last" 2>>"$CALLS_DIR/there.err"\nstatus=$?\n'
+                    'echo "$status" >>"$CALLS_DIR/there.rc"\ncat "$CALLS_DIR/there.err" >&2\nexit "$status"\n')
         os.chmod(self.ssh, 0o755)
 
     def clear(self, prepared=None):
@@ -143,10 +146,10 @@ class World:
 
     def environment(self, here, there):
         env = {k: v for k, v in os.environ.items() if k in ('PATH', 'TMPDIR')}
-        san = 'log_path=%s/asan:exitcode=77' % self.dir
+        log = 'log_path=%s/asan:' % self.dir
         return dict(env, LC_ALL='C.UTF-8', HOME=self.dir + '/home', CALLS_DIR=self.dir, THERE_CALLS=there, RCP_CALLS=here,
-                    ASAN_OPTIONS=san + ':allocator_may_return_null=1', LSAN_OPTIONS='suppressions=%s/lsan:print_suppressions=0' % self.shared,
-                    UBSAN_OPTIONS='print_stacktrace=1:halt_on_error=1:log_path=%s/asan' % self.dir)
+                    ASAN_OPTIONS=log + 'exitcode=77:allocator_may_return_null=1', LSAN_OPTIONS='suppressions=%s/lsan:print_suppressions=0' % self.shared,
+                    UBSAN_OPTIONS=log + 'print_stacktrace=1:halt_on_error=1')
 
     def rcp(self, words, here='', there=''):
         argv = [self.program, '--json', '-S', self.ssh, '--rcp-path=' + self.program] + words
@@ -171,7 +174,9 @@ class World:
             return ''
 
     def sanitizer(self):
-        return ''.join(self.text(n) for n in sorted(os.listdir(self.dir)) if n.startswith('asan'))
+        there = self.text('there.err')
+        found = ''.join(self.text(n) for n in sorted(os.listdir(self.dir)) if n.startswith('asan'))
+        return found + (there if re.search(r'ERROR: \w+Sanitizer|runtime error:', there) else '')
 
     def stay(self):
         """Ends what is still running, and says whether there was any."""
