@@ -461,7 +461,7 @@ configured() {
 	chmod 644 keys/bob.key
 	wrong_conf "$top$mod" 'keys/bob.key' 'its mode 0644 lets others at them'
 	chmod 600 keys/bob.key
-	printf "$top$mod" >bad && chmod 646 bad
+	printf %b "$top$mod" >bad && chmod 646 bad
 	rcp --daemon --config=bad
 	rc_is 2
 	err_has 'bad: others can write it' "chmod o-w 'bad'"

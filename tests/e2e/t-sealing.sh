@@ -294,7 +294,7 @@ for way in up down; do
 	t "a lost chunk, $way" between mended "$way" drop '> 0'
 	t "two chunks in the other order, $way" between mended "$way" reorder '== 0' --streams=2
 	t "all bits flip, $way" between broken "$way" flip-all 'came damaged or forged 4 times'
-	t "all headers forged, $way" between broken "$way" forge-entry-all 'came damaged or forged 4 times'
+	t "all headers forged, $way" between broken "$way" forge-entry-all 'never arrived whole, sent 4 times'
 	t "an unsealed chunk, $way" between broken "$way" unseal 'a chunk came that is not sealed'
 	t "a replayed chunk, $way" between broken "$way" replay 'a sealed chunk came a second time'
 	t "a chunk twice, $way" between broken "$way" twice 'bytes were lost or changed on the way'
