@@ -15,6 +15,7 @@
 #include "session/session.h"
 
 #define RECV_ENTRIES_MAX 16384u	/* open at once; a source keeps to half of it */
+#define RECV_ENTRIES_BYTES (UINT64_C(128) << 20) /* the same; a source has 16 MiB of records open, to which the target's name comes */
 #define RECV_OPEN_MAX 64u	/* files with a sink at once */
 #define RECV_TRIES 3u		/* re-sends of one chunk */
 #define RECV_SWEEPS 4u		/* rounds of "what never came" for one entry */
@@ -66,6 +67,7 @@ struct recv_entry {
 	const struct rcp_err *err; /* what ended it; NULL: nothing */
 	const struct rcp_err *met, *checkpoint_met; /* what a job met: its worker's until it is done */
 	struct recv_entry *next;
+	size_t bytes; /* of this allocation */
 };
 
 /* A run of entries on its way through a prepare job. */
@@ -115,6 +117,7 @@ struct rcp_receiver {
 	struct rcp_err cause;
 
 	struct rcp_idtab entries;
+	uint64_t entries_bytes;
 	struct recv_batch *batches, **batch_tail; /* head is running */
 	char *lost_dir; /* the last directory that failed, with its slash: the batch job's; NULL: none */
 	struct recv_list to_open;

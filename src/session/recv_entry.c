@@ -55,6 +55,7 @@ void recv_entry_free(struct recv_entry *e)
 	rcp_err_drop(&e->met);
 	rcp_err_drop(&e->checkpoint_met);
 	free(e->tries);
+	e->r->entries_bytes -= e->bytes;
 	free(e);
 }
 

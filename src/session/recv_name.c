@@ -337,12 +337,14 @@ static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_re
 
 	if (rec->type == RCP_ENTRY_HARDLINK) /* to a path of the same tree, under the same new name */
 		to = naming_of(r->target, rec->link, inside);
-	struct recv_entry *e = malloc(sizeof(*e) + n.shown.len + naming_len(&n) + 1 + naming_len(&to) +
-				      rec->user.len + rec->group.len + rec->xattrs.len);
+	size_t bytes = sizeof(struct recv_entry) + n.shown.len + naming_len(&n) + 1 + naming_len(&to) + rec->user.len +
+		       rec->group.len + rec->xattrs.len;
+	struct recv_entry *e = malloc(bytes);
 
 	if (!e)
 		return NULL;
-	*e = (struct recv_entry){.r = r, .id = r->entries.next, .rec = *rec};
+	*e = (struct recv_entry){.r = r, .id = r->entries.next, .rec = *rec, .bytes = bytes};
+	r->entries_bytes += bytes;
 	e->fid = (struct rcp_file_id){.dev = rec->dev, .ino = rec->ino, .size = rec->size,
 				      .mtime_s = (int64_t)rec->mtime_s, .mtime_ns = rec->mtime_ns,
 				      .ctime = rec->ctime};
@@ -394,6 +396,7 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 		return (int)err->code;
 	e = entry_keep(r, rec);
 	if (!e || !rcp_idtab_add(&r->entries, e)) {
+		r->entries_bytes -= e ? e->bytes : 0;
 		free(e);
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
 	}
@@ -420,7 +423,7 @@ int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct
 	int rc = 1;
 
 	if (m->first != r->entries.next || r->walk_over || !m->count ||
-	    r->entries.open + (uint64_t)m->count > RECV_ENTRIES_MAX)
+	    r->entries.open + (uint64_t)m->count > RECV_ENTRIES_MAX || r->entries_bytes > RECV_ENTRIES_BYTES)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL,
 				   "the peer broke the protocol: entries out of turn or too many");
 	struct recv_batch *b = calloc(1, sizeof(*b));

@@ -169,6 +169,7 @@ static void entry_result(struct rcp_sender *s, struct send_entry *e, const struc
 	s->stats.skipped += r->status == RCP_STATUS_SKIPPED;
 	if (failed)
 		e->state = SEND_FAILED;
+	s->told_bytes -= e->told;
 	e->dead = true;
 	rcp_idtab_end(&s->entries, e->id);
 	e->busy++;

@@ -19,6 +19,7 @@
 #define SEND_CHUNKS_MAX 32u	/* loaded or on their way at once */
 #define SEND_OPEN_MAX 192u	/* source files open at once */
 #define SEND_ENTRIES_MAX 8192u	/* offered and without a result */
+#define SEND_TOLD_BYTES	 (UINT64_C(16) << 20) /* the same, of their records: the sink keeps them */
 #define SEND_AGAINS_EACH 4u	/* re-sends of one cell on one link; a sink asks for no more than 3 */
 #define SEND_AGAIN_MAX 65536u	/* re-sends that the sink may have pending */
 #define SEND_BATCH_ENTRIES 256u /* per ENTRIES message */
@@ -45,6 +46,7 @@ struct send_entry {
 	bool nofollow, dead; /* dead: its result came while jobs still used it */
 	bool done_before;    /* in an earlier session of this run: not to be told again */
 	enum send_state state;
+	uint32_t told; /* bytes of its record */
 	struct rcp_file_id fid;
 	char *open_path, *name; /* behind it, in its own allocation */
 	struct rcp_source *source;
@@ -143,6 +145,7 @@ struct rcp_sender {
 
 	struct walk_batch batch;
 	struct rcp_idtab entries;
+	uint64_t told_bytes; /* of those that are open */
 	struct send_queue small, big;
 	struct send_entry *current; /* the big file that chunks are cut from */
 	struct send_queue opening;  /* big files open or being opened, in order */

@@ -57,6 +57,7 @@ static bool batch_add(struct walk_batch *b, struct rcp_walk_item *item)
 		item->entry.flags |= RCP_ENTRY_DONE;
 	}
 	rcp_rec_encode(&b->blob, RCP_REC_ENTRY, &item->entry);
+	e->told = (uint32_t)(b->blob.len - before);
 	if (b->blob.bad) { /* half of a record would spoil the others */
 		b->blob.bad = false;
 		b->blob.len = before;
@@ -126,6 +127,7 @@ static void batch_send(struct rcp_sender *s, struct walk_batch *b)
 			lose_entry(s, e);
 			continue;
 		}
+		s->told_bytes += e->told;
 		s->stats.entries_seen++;
 		if (e->type == RCP_ENTRY_FILE) {
 			s->stats.files_seen++;
@@ -168,7 +170,8 @@ void send_walk_pump(struct rcp_sender *s)
 {
 	struct walk_batch *b = &s->batch;
 
-	if (b->running || s->stats.walk_over || s->stopping || s->entries.open >= SEND_ENTRIES_MAX)
+	if (b->running || s->stats.walk_over || s->stopping || s->entries.open >= SEND_ENTRIES_MAX ||
+	    s->told_bytes >= SEND_TOLD_BYTES)
 		return;
 	b->running = true;
 	b->s = s;

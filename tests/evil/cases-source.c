@@ -265,6 +265,26 @@ static void say_entries(struct evil *e, uint32_t first, uint32_t count, const ch
 	rcp_wr_free(&w);
 }
 
+/* Each within what one may have, and none of them gets its data. */
+static void large_entries(struct evil *e)
+{
+	struct rcp_rec_entry rec = evil_entry(RCP_ENTRY_FILE, "f", EVIL_SMALL_BYTES);
+	struct rcp_wr w = {.max = 250000};
+	uint8_t *blob = calloc(1, 200000);
+
+	if (!blob || !evil_session(e))
+		return;
+	rec.xattrs = rcp_span_of(blob, 200000);
+	rcp_rec_encode(&w, RCP_REC_ENTRY, &rec);
+	evil_act(e);
+	for (uint32_t i = 0; i < 4000 && !e->gone; i++)
+		evil_say(e, RCP_MSG_ENTRIES,
+			 &(struct rcp_msg_entries){.first = i, .count = 1, .entries = rcp_span_of(w.data, w.len)});
+	rcp_wr_free(&w);
+	free(blob);
+	evil_drain(e);
+}
+
 static void bad_entries(struct evil *e)
 {
 	if (!evil_session(e))
@@ -397,6 +417,7 @@ const struct evil_case evil_source_cases[] = {
 	{"entries: after their end", bad_entries, 3, BROKE, .arg = 6},
 	{"entries: none, for ever", bad_entries, 3, BROKE, .arg = 7},
 	{"entries: 20000 at once", bad_entries, 3, "too many", .arg = 8},
+	{"entries: 800 MB at once", large_entries, 3, "too many"},
 
 	{0},
 };
