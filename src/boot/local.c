@@ -278,7 +278,10 @@ bool local_closed(struct rcp_run *run)
 		rcp_sender_stop(run->sender, &err);
 	if (!l->receiver_over)
 		rcp_receiver_stop(run->receiver, &err);
-	return l->sender_over && l->receiver_over && l->source_down && l->sink_down;
+	/* What the sink still holds goes back to the source with its end, and only then is the source's down. */
+	if (l->receiver_over && l->sink_down)
+		rcp_link_free(&l->sink);
+	return l->sender_over && l->receiver_over && l->source_down && !l->sink;
 }
 
 void local_free(struct rcp_run *run)
@@ -287,8 +290,10 @@ void local_free(struct rcp_run *run)
 
 	if (!l)
 		return;
-	rcp_link_free(&l->source);
-	rcp_link_free(&l->sink);
+	if (l->sink_down)
+		rcp_link_free(&l->sink);
+	if (l->source_down) /* an end that took too long is left */
+		rcp_link_free(&l->source);
 	rcp_wr_free(&l->to_sender.in);
 	rcp_wr_free(&l->to_sender.out);
 	rcp_wr_free(&l->to_receiver.in);

@@ -521,6 +521,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 		return;
 	*rp = NULL;
 	free(r->lost_dir);
+	free(r->open_dir);
 	free_list(&r->to_open); /* entries that ended while they were listed */
 	free_list(&r->barrier);
 	for (uint32_t id = r->entries.base; id != r->entries.next; id++) {

@@ -119,6 +119,7 @@ struct rcp_receiver {
 	struct rcp_idtab entries;
 	uint64_t entries_bytes;
 	struct recv_batch *batches, **batch_tail; /* head is running */
+	char *open_dir; /* with -a: the one that names are in now; NULL: the target */
 	char *lost_dir; /* the last directory that failed, with its slash: the batch job's; NULL: none */
 	struct recv_list to_open;
 	struct recv_list barrier;

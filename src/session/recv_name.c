@@ -367,6 +367,47 @@ static struct recv_entry *entry_keep(struct rcp_receiver *r, const struct rcp_re
 	return e;
 }
 
+static size_t parent_len(struct rcp_span path)
+{
+	const uint8_t *slash = path.len ? memrchr(path.data, '/', path.len) : NULL;
+
+	return slash ? (size_t)(slash - path.data) : 0;
+}
+
+static int dir_open(struct rcp_receiver *r, struct rcp_span path, struct rcp_err *err)
+{
+	char *dir = strndup(path.len ? (const char *)path.data : "", path.len);
+
+	if (!dir)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "strndup", NULL, NULL);
+	free(r->open_dir);
+	r->open_dir = dir;
+	return 0;
+}
+
+/*
+ * With -a a source brings symlinks. That none of them, nor one of an earlier run, is the way to a name: a name comes
+ * while its directory is open, and a directory that is opened below the top takes the place of a symlink.
+ */
+static int check_place(struct rcp_receiver *r, const struct rcp_rec_entry *rec, struct rcp_err *err)
+{
+	bool end = rec->type == RCP_ENTRY_DIR_END, dir = end || rec->type == RCP_ENTRY_DIR;
+	struct rcp_span path = is_dot(rec->path) ? rcp_span_of(rec->path.data, 0) : rec->path;
+	size_t parent = parent_len(path), open = r->open_dir ? strlen(r->open_dir) : 0;
+	bool way = rec->flags & RCP_ENTRY_WAY;
+
+	if (!(r->opt.flags & RCP_OPT_ARCHIVE))
+		return 0;
+	bool fits = end ? path.len == open && (!open || memcmp(path.data, r->open_dir, open) == 0)
+			: parent == open && (!open || memcmp(path.data, r->open_dir, open) == 0);
+
+	if (!fits || (rec->flags & RCP_ENTRY_TOP && parent) || (way && !(r->opt.flags & RCP_OPT_PAIRS)) ||
+	    (way && r->env.wanted && !rcp_wanted_on_the_way(r->env.wanted, path)))
+		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: it names %.*s out of its directory",
+				   (int)(rec->path.len < 200 ? rec->path.len : 200), (const char *)rec->path.data);
+	return dir ? dir_open(r, end ? rcp_span_of(path.data, parent) : path, err) : 0;
+}
+
 /* A second top-level source where there is but one name for it. */
 static void check_top(struct recv_entry *e)
 {
@@ -392,7 +433,7 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 
 	if (why)
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: %s", why);
-	if (check_wanted(r, rec, err))
+	if (check_wanted(r, rec, err) || check_place(r, rec, err))
 		return (int)err->code;
 	e = entry_keep(r, rec);
 	if (!e || !rcp_idtab_add(&r->entries, e)) {

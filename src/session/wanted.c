@@ -136,6 +136,11 @@ static bool has_pair(const struct rcp_wanted *w, struct rcp_span path, bool dir)
 	return dir && rcp_keys_has(w->keys, key_of(w, path.data, path.len, ON_THE_WAY));
 }
 
+bool rcp_wanted_on_the_way(const struct rcp_wanted *w, struct rcp_span path)
+{
+	return w->keys && rcp_keys_has(w->keys, key_of(w, path.data, path.len, ON_THE_WAY));
+}
+
 /* glob(3)'s rules, by which the other end expands it, or the very name where that is there. */
 static bool matches(struct wanted_name *n, const char *name)
 {

@@ -27,4 +27,7 @@ void rcp_wanted_free(struct rcp_wanted **wanted);
  */
 bool rcp_wanted_has(struct rcp_wanted *wanted, struct rcp_span path, bool inside, bool dir);
 
+/* Pairs: does this directory only lead to names that are listed? */
+bool rcp_wanted_on_the_way(const struct rcp_wanted *wanted, struct rcp_span path);
+
 #endif

@@ -94,6 +94,30 @@ static void through_link(struct evil *e)
 	evil_finish_source(e);
 }
 
+/* A link that leads to where the source has no business, though within the target; named by the way it lies, or as asked. */
+static void within_link(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "d", 0), link = evil_entry(RCP_ENTRY_SYMLINK, "d/l", 0);
+	struct rcp_rec_entry sub = evil_entry(RCP_ENTRY_DIR, "d/l", 0), f = evil_entry(RCP_ENTRY_FILE, "d/l/old", 10);
+	uint32_t id;
+
+	link.link = rcp_span_str("..");
+	sub.flags = (uint8_t)e->c->arg;
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	id = evil_name(e, &link);
+	while (!e->entries[id].ended && evil_get(e))
+		;
+	if (e->c->arg)
+		evil_name(e, &sub);
+	id = evil_name(e, &f);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_finish_source(e);
+}
+
 /* The link was there before: target/link -> ../outside. */
 static void through_old_link(struct evil *e)
 {
@@ -358,20 +382,25 @@ const struct evil_case evil_source_cases[] = {
 	{"name: terminal escapes, failed", bad_name, 1, "own partial files", .data = ".\033[31m\r\xc2\x9b.rcp-part",
 	 .want = ".\033[31m\r\xc2\x9b.rcp-part"},
 
-	{"link, then a file through it", through_link, 1, "l/x", .data = "../outside", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
-	{"absolute link, then a file through it", through_link, 1, "l/x", .data = "/w/outside", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
-	{"link to /, then a file through it", through_link, 1, "l/x", .data = "../../../../../../../../../../", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
-	{"link, then a directory through it", through_link, 1, "l/x", .data = "../outside", .arg = RCP_ENTRY_DIR, .want = "l", .opts = "a", .made = "l"},
-	{"link, then a FIFO through it", through_link, 1, "l/x", .data = "../outside", .arg = RCP_ENTRY_FIFO, .want = "l", .opts = "a", .made = "l"},
-	{"link, then a hard link through it", through_link, 1, "l/x", .data = "../outside", .arg = RCP_ENTRY_HARDLINK, .want = "l", .opts = "a", .made = "l"},
-	{"link, then the end of a directory through it", through_link, 1, "l/x", .data = "../outside/dir/..", .arg = RCP_ENTRY_DIR_END, .want = "l", .opts = "a", .made = "l"},
+	{"a link within the target, then a file through it", within_link, 3, "out of its directory", .want = "d", .opts = "ra", .made = "d d/l"},
+	{"the same, the link named as a top directory", within_link, 3, "out of its directory", .arg = RCP_ENTRY_TOP, .want = "d", .opts = "ra",
+	 .made = "d d/l"},
+	{"the same, the link named as on the way", within_link, 3, "out of its directory", .arg = RCP_ENTRY_WAY, .want = "d", .opts = "ra",
+	 .made = "d d/l"},
+	{"link, then a file through it", through_link, 3, "l/x", .data = "../outside", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
+	{"absolute link, then a file through it", through_link, 3, "l/x", .data = "/w/outside", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
+	{"link to /, then a file through it", through_link, 3, "l/x", .data = "../../../../../../../../../../", .arg = RCP_ENTRY_FILE, .want = "l", .opts = "a", .made = "l"},
+	{"link, then a directory through it", through_link, 3, "l/x", .data = "../outside", .arg = RCP_ENTRY_DIR, .want = "l", .opts = "a", .made = "l"},
+	{"link, then a FIFO through it", through_link, 3, "l/x", .data = "../outside", .arg = RCP_ENTRY_FIFO, .want = "l", .opts = "a", .made = "l"},
+	{"link, then a hard link through it", through_link, 3, "l/x", .data = "../outside", .arg = RCP_ENTRY_HARDLINK, .want = "l", .opts = "a", .made = "l"},
+	{"link, then the end of a directory through it", through_link, 3, "l/x", .data = "../outside/dir/..", .arg = RCP_ENTRY_DIR_END, .want = "l", .opts = "a", .made = "l"},
 	{"an old link, a file through it", through_old_link, 1, "link/x", .data = "link/x", .arg = RCP_ENTRY_FILE, .want = "link", .opts = "r"},
 	{"an old link, the secret through it", through_old_link, 1, "link/secret", .data = "link/secret", .arg = RCP_ENTRY_FILE, .want = "link", .opts = "r"},
 	{"an old link as a directory", through_old_link, 1, "link", .data = "link", .arg = RCP_ENTRY_DIR, .want = "link", .opts = "r"},
-	{"an old link, its end as a directory", through_old_link, 1, "link", .data = "link", .arg = RCP_ENTRY_DIR_END, .want = "link", .opts = "a"},
+	{"an old link, its end as a directory", through_old_link, 3, "link", .data = "link", .arg = RCP_ENTRY_DIR_END, .want = "link", .opts = "a"},
 	{"a hard link to the secret by an old link", through_old_link, 1, "h", .data = "link/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h link", .opts = "ad"},
 	{"a hard link to ../outside/secret", through_old_link, 3, "\".\" or \"..\"", .data = "../outside/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h", .opts = "a"},
-	{"a directory, then a link in its place", dir_then_link, 1, "d", .want = "d", .opts = "a", .made = "d d/small"},
+	{"a directory, then a link in its place", dir_then_link, 3, "d", .want = "d", .opts = "a", .made = "d d/small"},
 
 	{"not asked for: another name", unasked, 3, "not asked for", EVIL_R, .data = "g"},
 	{"not asked for: .bashrc", unasked, 3, "not asked for", EVIL_R, .data = ".bashrc"},

@@ -48,7 +48,7 @@ void evil_init(struct evil *e)
 					  .features = RCP_FEATURE_BUNDLES | RCP_FEATURE_RESUME | RCP_FEATURE_OOB | RCP_FEATURE_SEAL,
 					  .software = rcp_span_str("rcp evil")};
 	e->start = (struct rcp_msg_start){.role = e->source ? RCP_ROLE_SINK : RCP_ROLE_SOURCE,
-					  .transports = 1u << (e->link == EVIL_PIPE ? RCP_LINK_PIPE : RCP_LINK_TCP),
+					  .transports = (uint8_t)(1u << (e->link == EVIL_PIPE ? RCP_LINK_PIPE : RCP_LINK_TCP)),
 					  .encrypt = e->link == EVIL_TCP ? RCP_ENCRYPT_NEVER : RCP_ENCRYPT_AUTO,
 					  .family = 4,
 					  .tos = UINT16_MAX,
