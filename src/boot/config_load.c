@@ -87,10 +87,10 @@ static int check_owner(int fd, const char *path, struct rcp_err *err)
 
 	if (fstat(fd, &st) < 0)
 		return rcp_err_set(err, RCP_E_USAGE, errno, "fstat", path, NULL);
-	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 002)) {
+	if ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)) {
 		rcp_err_set(err, RCP_E_USAGE, 0, "", path, "others can write it (owner %u, mode %04o)", (unsigned)st.st_uid,
 			    (unsigned)(st.st_mode & 07777));
-		rcp_err_fix(err, "make it your own, and chmod o-w '%s'", path);
+		rcp_err_fix(err, "make it your own, and chmod go-w '%s'", path);
 	}
 	return (int)err->code;
 }

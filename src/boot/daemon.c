@@ -344,8 +344,8 @@ static void refuse(struct daemon *d, int fd)
 	static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 80}; /* fatal, internal_error */
 	char heard[4096];
 
-	while (recv(fd, heard, sizeof(heard), MSG_DONTWAIT) > 0)
-		;
+	for (int i = 0; i < 16 && recv(fd, heard, sizeof(heard), MSG_DONTWAIT) > 0; i++)
+		; /* not as long as someone sends */
 	send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
 	shutdown(fd, SHUT_WR);
 	close(fd);

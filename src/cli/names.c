@@ -45,7 +45,7 @@ static int split(char *text, size_t len, const char *shown, bool nul, struct rcp
 
 		if (!stop)
 			stop = end;
-		if (strlen(name) < (size_t)(stop - name)) {
+		if (memchr(name, 0, (size_t)(stop - name))) {
 			rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown, "a NUL byte within a name");
 			rcp_err_fix(err, "add -0 where names end with NUL");
 			return RCP_E_USAGE;

@@ -149,9 +149,15 @@ static void *glob_open(const char *path)
 	return dir;
 }
 
+/* Without "." and "..": by them a pattern of a few words has as many answers as there are ways to and fro. */
 static struct dirent *glob_read(void *dir)
 {
-	return readdir(dir);
+	struct dirent *d;
+
+	do
+		d = readdir(dir);
+	while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0));
+	return d;
 }
 
 static void glob_close(void *dir)

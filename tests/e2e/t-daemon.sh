@@ -464,7 +464,7 @@ configured() {
 	printf %b "$top$mod" >bad && chmod 646 bad
 	rcp --daemon --config=bad
 	rc_is 2
-	err_has 'bad: others can write it' "chmod o-w 'bad'"
+	err_has 'bad: others can write it' "chmod go-w 'bad'"
 	rm bad
 	cp alice.key keys/other.key # the same name a second time
 	wrong_conf "$top$mod" 'keys/other.key:1: key alice is there twice' 'keys/alice.key:1'

@@ -230,6 +230,30 @@ t 'SIGINT up, tcp' signalled INT 130 interrupted up
 t 'SIGTERM down, tcp' signalled TERM 143 terminated down
 t 'SIGHUP up, ssh' signalled HUP 143 terminated up --transport=ssh
 t 'SIGINT down, ssh' signalled INT 130 interrupted down --transport=ssh
+# Within one process, while its sink holds what the source has given it: each time somewhere else.
+signalled_here() {
+	local delay
+
+	head -c 300000000 /dev/zero >src/large
+	for delay in 0.02 0.05 0.1 0.15 0.2 0.25; do
+		echo old >dst/large
+		rcp_start --json src/large dst/
+		sleep "$delay" # wherever it is then
+		kill "-$1" "$copy"
+		reap 10 "$copy" || fail 'it does not end'
+		[ "$rc" = 0 ] || rc_is "$2" # or it was faster
+		sum_is .exit_code "$rc"
+		[ "$rc" = 0 ] || old dst/large
+	done
+	rcp --json src/large dst/
+	rc_is 0
+	same src/large dst/large
+	clean dst
+	rm src/large dst/large
+}
+
+t 'SIGINT, local' signalled_here INT 130
+t 'SIGTERM, local' signalled_here TERM 143
 t 'the source changed in between, up' changed_between up
 t 'the source changed in between, down' changed_between down
 t 'the source changed in between, its mtime put back' changed_between up mtime-kept
