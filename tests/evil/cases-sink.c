@@ -200,10 +200,10 @@ static void bad_credit(struct evil *e)
 	case 1:
 		evil_credit(e, EVIL_SLOTS);
 		break;
-	case 2:
-		evil_credit(e, e->chunk_slot);
-		evil_credit(e, e->chunk_slot);
-		evil_credit(e, e->chunk_slot);
+	case 2: /* more often than the file has chunks: a slot may be out again at once */
+		for (uint32_t i = 0; i < 4096; i++)
+			memcpy(words + (size_t)4 * i, words + (size_t)4 * e->chunk_slot, 4);
+		credit_words(e, words, sizeof(words));
 		break;
 	case 3: /* the whole ring and beyond */
 		credit_words(e, words, sizeof(words));
