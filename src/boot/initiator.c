@@ -271,6 +271,14 @@ static int encode_paths(char *const *paths, size_t count, struct rcp_wr *w, size
 	return w->bad ? -1 : 0;
 }
 
+/* Of several names the first would get the target's, and the others none. */
+static uint64_t one_name(const struct rcp_request *q)
+{
+	bool one = q->role == RCP_ROLE_SINK && !(q->flags & (RCP_OPT_TARGET_DIR | RCP_OPT_PAIRS)) && !rcp_target_is_dir(q->target);
+
+	return one ? RCP_OPT_ONE_NAME : 0;
+}
+
 static int say_start(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_request *q = &run->req;
@@ -299,7 +307,7 @@ static int say_start(struct rcp_run *run, struct rcp_err *err)
 		.chunk_bytes = q->chunk_bytes,
 		.slots = q->slots,
 		.bundle_bytes = q->bundle_bytes,
-		.flags = q->flags | (run->verbose ? RCP_OPT_VERBOSE : 0),
+		.flags = q->flags | one_name(q) | (run->verbose ? RCP_OPT_VERBOSE : 0),
 		.limit_bytes_per_second = q->limit,
 		.target = rcp_span_str(q->role == RCP_ROLE_SOURCE ? q->target : ""),
 		.source = rcp_span_str(q->role == RCP_ROLE_SOURCE && q->source ? q->source : ""),

@@ -166,6 +166,8 @@ struct rcp_target {
  */
 int rcp_target_resolve(const char *target, const char *source, bool must_be_dir, bool source_is_dir,
 		       struct rcp_err *err, struct rcp_target *out);
+/* Is there a directory now? Then names go into it. */
+bool rcp_target_is_dir(const char *target);
 /* Is there nothing under the new name? When the directory has been made; when all is there. */
 bool rcp_target_is_new(const struct rcp_target *target);
 void rcp_target_made(const struct rcp_target *target);

@@ -58,6 +58,21 @@ static int open_quietly(const char *path, int flags)
 	return fd < 0 && errno == EPERM ? rcp_place_open(AT_FDCWD, path, path, flags) : fd;
 }
 
+/* A file of the kernel's (/proc, tracefs): it tells no size and has bytes all the same, made while they are read. */
+static int sizeless(const struct rcp_source *s, struct rcp_err *err)
+{
+	struct stat st;
+	char byte;
+
+	if (s->id.size || rcp_io_pread(s->fd, &byte, 1, 0) <= 0)
+		return 0;
+	if (fstat(s->fd, &st) == 0 && st.st_size)
+		return changed(s, err, "after it was listed");
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "pread", s->path, "has content, but tells a size of 0, as files of the kernel do");
+	rcp_err_fix(err, "write what `cat` reads from it to a file, and copy that");
+	return RCP_E_PARTIAL;
+}
+
 static int source_start(struct rcp_source *s, const struct rcp_file_id *expect, struct rcp_err *err)
 {
 	struct stat st;
@@ -73,7 +88,7 @@ static int source_start(struct rcp_source *s, const struct rcp_file_id *expect, 
 	s->id = id_of(&st);
 	if (expect && !id_equal(expect, &s->id))
 		return changed(s, err, "after it was listed");
-	return 0;
+	return sizeless(s, err);
 }
 
 int rcp_source_open(const char *path, bool nofollow, const struct rcp_file_id *expect,

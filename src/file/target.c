@@ -201,6 +201,16 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 	return under_new_name(path, err, out);
 }
 
+bool rcp_target_is_dir(const char *target)
+{
+	char *path = rcp_io_expand_home(target[0] ? target : ".");
+	struct stat st;
+	bool dir = path && rcp_place_stat(AT_FDCWD, path, path, true, &st) == 0 && S_ISDIR(st.st_mode);
+
+	free(path);
+	return dir;
+}
+
 int rcp_target_resolve(const char *target, const char *source, bool must_be_dir, bool source_is_dir,
 		       struct rcp_err *err, struct rcp_target *out)
 {

@@ -37,6 +37,7 @@ struct rcp_walk_options {
 	bool recursive; /* -r: directories are entered; otherwise naming one is an error */
 	bool archive;	/* -a: symlinks as such, hard links, special files, owners, xattrs, ACLs */
 	bool globs;	/* arguments that don't exist as such are glob(7) patterns */
+	bool one_name; /* a pattern that stands for several is an error */
 	bool pairs; /* arguments are names below `root`, sent with their directories (--files-from)
 		     */
 	const char *root;	     /* for pairs, or NULL */

@@ -69,11 +69,22 @@ static bool is_pattern(const char *path)
 	return strpbrk(path, "*?[\\") != NULL;
 }
 
+static int too_many(struct rcp_walk *w, const char *path, struct rcp_err *err)
+{
+	rcp_err_set(err, RCP_E_PARTIAL, 0, "glob", path, "stands for %zu names, and the target is no directory",
+		    w->globbed.gl_pathc);
+	rcp_err_fix(err, "name a directory that is there");
+	globfree(&w->globbed);
+	return -1;
+}
+
 /* The names a pattern stands for; they are arguments then. */
 static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *err)
 {
 	int rc = rcp_place_glob(path, &w->globbed);
 
+	if (rc == 0 && w->opt.one_name && w->globbed.gl_pathc > 1)
+		return too_many(w, path, err);
 	if (rc == 0) {
 		w->globs = w->globbed.gl_pathc;
 		w->glob_at = 0;

@@ -46,7 +46,8 @@
 #define RCP_OPT_VERBOSE (UINT64_C(1) << 12)
 #define RCP_OPT_LOCK_WAIT (UINT64_C(1) << 63)  /* this end's own, on no wire: a run before may still hold locks */
 #define RCP_OPT_RETRY (UINT64_C(1) << 13)      /* taken up again: the run before may still hold locks */
-#define RCP_OPT_KNOWN ((UINT64_C(1) << 14) - 1)
+#define RCP_OPT_ONE_NAME (UINT64_C(1) << 14)   /* the target is no directory: a pattern may stand for one name only */
+#define RCP_OPT_KNOWN ((UINT64_C(1) << 15) - 1)
 
 enum rcp_role { RCP_ROLE_SOURCE = 1, RCP_ROLE_SINK = 2 };
 enum rcp_switch { RCP_SWITCH_TCP = 1, RCP_SWITCH_PIPE = 2 };

@@ -198,7 +198,27 @@ changed() {
 	clean dst
 }
 
+# The kernel's own files have bytes and no size: nothing that looks like a copy may come of them.
+sizeless() {
+	local from=/proc/version to=dst/
 
+	[ "$1" != up ] || to="box:$dir/dst/"
+	[ "$1" != down ] || from="box:$from"
+	: >src/empty
+	echo old >dst/version
+	rcp --json "$from" "$to"
+	rc_is 1
+	own_lines 1
+	err_has '/proc/version: pread: has content, but tells a size of 0'
+	old dst/version
+	[ "$1" = down ] || rcp src/empty "$to"
+	[ "$1" = down ] || rc_is 0
+	clean dst
+}
+
+for way in up down local; do
+	t "a file without a size, $way" sizeless $way
+done
 for way in up down local; do
 	t "unreadable, $way" unreadable $way
 done

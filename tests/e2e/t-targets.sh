@@ -199,6 +199,19 @@ globs() {
 	rc_is 1
 	err_has '*.none' 'No such file or directory'
 	err_lines 1
+	# several, and one name for them
+	echo old >dst/one
+	for t in dst/one dst/new; do
+		rcp "box:$dir/dst/in/*.dat" $t
+		rc_is 1
+		err_has '*.dat: glob: stands for 3 names, and the target is no directory'
+		err_lines 1
+	done
+	old dst/one
+	absent dst/new
+	rcp "box:$dir/dst/in/1.d*" dst/one
+	rc_is 0
+	same dst/in/1.dat dst/one
 	# a name that is there as it is written is no pattern
 	echo star >'dst/in/[z].dat'
 	rcp "box:$dir/dst/in/[z].dat" dst/out/

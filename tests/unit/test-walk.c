@@ -356,7 +356,7 @@ static void excludes(void **state)
 
 static void patterns_as_arguments(void **state)
 {
-	const struct rcp_walk_options g = {.globs = true}, none = {0};
+	const struct rcp_walk_options g = {.globs = true}, none = {0}, one = {.globs = true, .one_name = true};
 
 	(void)state;
 	tmp_text("a1", "");
@@ -365,6 +365,7 @@ static void patterns_as_arguments(void **state)
 	expect(walk_all((const char *[]){"a?", "a[1]", "q*", NULL}, &g),
 	       "F* a1\nF* a2\nF* a[1]\n! q*: no file matches\n"); /* a[1] is there as such */
 	expect(walk_all((const char *[]){"a?", NULL}, &none), "! a?: No such file or directory\n");
+	expect(walk_all((const char *[]){"a?", "?2", NULL}, &one), "! a?: stands for 2 names, and the target is no directory\nF* a2\n");
 }
 
 static void home_directories(void **state)
