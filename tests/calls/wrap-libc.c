@@ -148,29 +148,8 @@ int __wrap_close(int fd)
 	return -1;
 }
 
-int __real_fclose(FILE *f);
-int __wrap_fclose(FILE *f);
-int __wrap_fclose(FILE *f)
-{
-	int how = SEAM_HOW("fclose"), rc = __real_fclose(f);
-
-	if (!how)
-		return rc;
-	errno = how;
-	return -1;
-}
-
-int __real_closedir(DIR *d);
-int __wrap_closedir(DIR *d);
-int __wrap_closedir(DIR *d)
-{
-	int how = SEAM_HOW("closedir"), rc = __real_closedir(d);
-
-	if (!how)
-		return rc;
-	errno = how;
-	return -1;
-}
+CLOSES(fclose, (FILE *f), (f))
+CLOSES(closedir, (DIR *d), (d))
 
 /* ---- sockets, processes, the rest of the kernel ---- */
 

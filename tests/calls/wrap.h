@@ -28,6 +28,20 @@
 #define UV(name, params, args)	 WRAP_AS(int, name, params, args, (void)0, -how)
 #define NO(type, name, params, args) WRAP_AS(type, name, params, args, (void)how, 0)
 
+/* Closes, whatever it says. */
+#define CLOSES(name, params, args)                                                                 \
+	int __real_##name params;                                                                  \
+	int __wrap_##name params;                                                                  \
+	int __wrap_##name params                                                                   \
+	{                                                                                          \
+		int how = SEAM_HOW(#name), rc = __real_##name args;                                \
+                                                                                                   \
+		if (!how)                                                                          \
+			return rc;                                                                 \
+		errno = how;                                                                       \
+		return -1;                                                                         \
+	}
+
 /* Moves bytes: may do so for half of them. */
 #define MOVE(name, params, args)                                                                   \
 	ssize_t __real_##name params;                                                              \
