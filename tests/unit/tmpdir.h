@@ -23,6 +23,15 @@
 
 static char tmp_path[4096], tmp_start[4096];
 
+/* Ends the case where memcheck runs it (the setup `valgrind`). */
+static inline void tmp_not_under_valgrind(const char *why)
+{
+	if (!getenv("RCP_TEST_VALGRIND"))
+		return;
+	fprintf(stderr, "not under valgrind: %s\n", why);
+	skip();
+}
+
 static inline int tmp_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
