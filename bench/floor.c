@@ -155,12 +155,12 @@ static int take_one(int listener)
 	return fd;
 }
 
-static int both(const char *from, const char *to)
+/* A process for each end of a connection on loopback: the child's, and the caller's, whose descriptor *fd is then. */
+static pid_t ends(int *fd)
 {
 	uint16_t port = 0;
 	int listener = listen_on(INADDR_LOOPBACK, &port);
 	char text[8];
-	int status = 1;
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -168,12 +168,32 @@ static int both(const char *from, const char *to)
 	if (pid == 0) {
 		close(listener);
 		snprintf(text, sizeof(text), "%u", port);
-		send_file(from, dial("127.0.0.1", text));
-		exit(0);
+		*fd = dial("127.0.0.1", text);
+	} else {
+		*fd = take_one(listener);
 	}
-	receive_file(take_one(listener), to);
+	return pid;
+}
+
+static int ended(pid_t pid)
+{
+	int status = 1;
+
 	waitpid(pid, &status, 0);
 	return status != 0;
+}
+
+static int both(const char *from, const char *to)
+{
+	int fd;
+	pid_t pid = ends(&fd);
+
+	if (pid == 0) {
+		send_file(from, fd);
+		exit(0);
+	}
+	receive_file(fd, to);
+	return ended(pid);
 }
 
 /* Until the end of in. */
@@ -198,24 +218,16 @@ static void pass(int in, int out)
 
 static int relay(void)
 {
-	uint16_t port = 0;
-	int listener = listen_on(INADDR_LOOPBACK, &port);
-	char text[8];
-	int status = 1;
-	pid_t pid = fork();
+	int fd;
+	pid_t pid = ends(&fd);
 
-	if (pid < 0)
-		die("fork");
 	if (pid == 0) {
-		close(listener);
-		snprintf(text, sizeof(text), "%u", port);
-		pass(STDIN_FILENO, dial("127.0.0.1", text));
+		pass(STDIN_FILENO, fd);
 		exit(0);
 	}
 	close(STDIN_FILENO);
-	pass(take_one(listener), STDOUT_FILENO);
-	waitpid(pid, &status, 0);
-	return status != 0;
+	pass(fd, STDOUT_FILENO);
+	return ended(pid);
 }
 
 int main(int argc, char **argv)

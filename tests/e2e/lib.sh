@@ -298,6 +298,20 @@ start_watched() {
 	pids+=("$server")
 }
 
+# over_old up|down ARG...: src/f onto an old dst/f, slowly; what was copied whereto is in $from and $to.
+over_old() {
+	local way=$1
+
+	shift
+	echo old >dst/f
+	if [ "$way" = up ]; then
+		from=src/f to=box:$dir/dst/f
+	else
+		from=box:$dir/src/f to=dst/f
+	fi
+	start_watched --bwlimit=6M "$@" "$from" "$to"
+}
+
 server_rc_is() { await 5 test -s server.rc; is "the server's status" "$(cat server.rc 2>/dev/null)" "$1"; }
 server_ended() { [ -s server.rc ] || is_gone "$server"; }
 

@@ -7,21 +7,11 @@ begin
 start_sshd
 write_watched
 data src/f 41943049
-slow=--bwlimit=6M
 beyond=1000000
 
 # begin_copy DIRECTION ARG...: over an old file
 begin_copy() {
-	local way=$1
-
-	shift
-	echo old >dst/f
-	if [ "$way" = up ]; then
-		from=src/f to=box:$dir/dst/f
-	else
-		from=box:$dir/src/f to=dst/f
-	fi
-	start_watched "$slow" --retries=0 "$@" "$from" "$to" || return
+	over_old "$1" --retries=0 "${@:2}" || return
 	# What the source has counted may still be on its way.
 	await 20 arrived || fail 'nothing arrives'
 }
@@ -177,7 +167,7 @@ tree() {
 	mkdir -p src/tree
 	for i in {1..300}; do echo "$i" >"src/tree/$i"; done
 	ln -f src/f src/tree/zz
-	start_watched "$slow" --retries=0 -r src/tree "box:$dir/dst/" || return
+	start_watched --bwlimit=6M --retries=0 -r src/tree "box:$dir/dst/" || return
 	kill -9 "$server"
 	reap 15 "$copy"
 	rc_is 6

@@ -7,21 +7,7 @@ begin
 start_sshd
 write_watched
 data src/f 41943049
-slow=--bwlimit=6M
 beyond=1000000
-
-start() {
-	local way=$1
-
-	shift
-	echo old >dst/f
-	if [ "$way" = up ]; then
-		from=src/f to=box:$dir/dst/f
-	else
-		from=box:$dir/src/f to=dst/f
-	fi
-	start_watched "$slow" "$@" "$from" "$to"
-}
 
 finished() {
 	same src/f dst/f
@@ -30,7 +16,7 @@ finished() {
 
 # lost DIRECTION ARG...: not a packet passes any more
 lost() {
-	start "$@" --retries=0 || return
+	over_old "$@" --retries=0 || return
 	filter 'meta l4proto tcp drop'
 	reap 15 "$copy" || fail 'the initiator did not end within 15 s'
 	rc_is 6
@@ -51,7 +37,7 @@ lost() {
 
 # gap DIRECTION ARG...: three seconds without a network are no reason to give up
 gap() {
-	start "$@" || return
+	over_old "$@" || return
 	filter 'meta l4proto tcp drop'
 	! await 3 is_gone "$copy" || fail 'given up after less than 3 s'
 	filter
@@ -63,7 +49,7 @@ gap() {
 
 # back DIRECTION ARG...: a network that was given up comes back before the retries are used up
 back() {
-	start "$@" || return
+	over_old "$@" || return
 	filter 'meta l4proto tcp drop'
 	await 20 grep -q 'connecting again in 1 s, try 1 of 3' err || fail 'not given up within 20 s'
 	! await 3 is_gone "$copy" || fail 'no more tries'
@@ -80,7 +66,7 @@ back() {
 alone() {
 	local ports here there
 
-	start "$2" || return
+	over_old "$2" || return
 	ports=$(event transport .detail | sed -n 's/^[^ ]*:\([0-9]*\) [a-z]* [^ ]*:\([0-9]*\),.*/\1 \2/p')
 	[ -n "$ports" ] || { fail "no ports in $(event transport .detail)"; return; }
 	here="tcp sport ${ports% *} tcp dport ${ports#* }" there="tcp sport ${ports#* } tcp dport ${ports% *}"

@@ -354,40 +354,15 @@ static const char *destroy(struct pair *p)
 	return left;
 }
 
-const struct pair_kind pair_stream1 = {.name = "stream-1",
-				       .missing = missing,
-				       .make = make1,
-				       .make_half = make_half1,
-				       .turn = turn,
-				       .peer_chunk = peer_chunk,
-				       .peer_dribbles = peer_dribbles,
-				       .peer_credit = peer_credit,
-				       .peer_reads = peer_reads,
-				       .peer_dies = peer_dies,
-				       .evil = evil,
-				       .destroy = destroy,
-				       .slow_close = true};
-const struct pair_kind pair_stream4 = {.name = "stream-4",
-				       .missing = missing,
-				       .make = make4,
-				       .make_half = make_half4,
-				       .turn = turn,
-				       .peer_chunk = peer_chunk,
-				       .peer_dribbles = peer_dribbles,
-				       .peer_credit = peer_credit,
-				       .peer_reads = peer_reads,
-				       .peer_dies = peer_dies,
-				       .evil = evil,
-				       .destroy = destroy};
-const struct pair_kind pair_stream_torn = {.name = "stream-torn",
-					   .missing = missing,
-					   .make = make_torn,
-					   .make_half = make_half_torn,
-					   .turn = turn,
-					   .peer_chunk = peer_chunk,
-					   .peer_dribbles = peer_dribbles,
-					   .peer_credit = peer_credit,
-					   .peer_reads = peer_reads,
-					   .peer_dies = peer_dies,
-					   .evil = evil,
-					   .destroy = destroy};
+/* The three differ in how they are made. */
+#define PAIR_STREAM(title, maker, half, ...)                                                       \
+	{                                                                                          \
+		.name = title, .missing = missing, .make = maker, .make_half = half, .turn = turn, \
+		.peer_chunk = peer_chunk, .peer_dribbles = peer_dribbles,                          \
+		.peer_credit = peer_credit, .peer_reads = peer_reads, .peer_dies = peer_dies,      \
+		.evil = evil, .destroy = destroy, __VA_ARGS__                                      \
+	}
+
+const struct pair_kind pair_stream1 = PAIR_STREAM("stream-1", make1, make_half1, .slow_close = true);
+const struct pair_kind pair_stream4 = PAIR_STREAM("stream-4", make4, make_half4, .slow_close = false);
+const struct pair_kind pair_stream_torn = PAIR_STREAM("stream-torn", make_torn, make_half_torn, .slow_close = false);
