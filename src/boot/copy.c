@@ -128,7 +128,7 @@ static char *source_name(const char *as_written, const struct rcp_where *w)
 {
 	char *cwd, *whole = NULL;
 
-	if (w->kind != RCP_WHERE_LOCAL || w->path[0] == '/')
+	if (w->kind != RCP_WHERE_LOCAL || !w->path || w->path[0] == '/')
 		return strdup(as_written);
 	cwd = getcwd(NULL, 0);
 	if (!cwd && errno != ENOMEM) /* it was removed, or lies beyond a root of its own */

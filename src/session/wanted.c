@@ -119,7 +119,7 @@ void rcp_wanted_free(struct rcp_wanted **wanted)
 	*wanted = NULL;
 	if (!w)
 		return;
-	for (size_t i = 0; i < w->count; i++)
+	for (size_t i = 0; w->names && i < w->count; i++)
 		free(w->names[i].name);
 	free(w->names);
 	rcp_keys_free(&w->keys);

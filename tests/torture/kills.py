@@ -177,7 +177,7 @@ class Scene:
             if self.is_partial(path):
                 continue
             left[path] = have
-            versions = [v[path] for v in (self.old, self.new) if path in v]
+            versions = [v[path] for v in (self.old, self.new) if path in v] + tree.by_other_names(path, self.old, self.new)
             keys = ['kind'] if have['kind'] == 'dir' else tree.TOLD
             if not any(not tree.differ(v, have, keys) for v in versions):
                 self.faults.append('%r is neither old nor new: %s' % (path, [tree.differ(v, have, keys) for v in versions]))

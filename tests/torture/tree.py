@@ -424,6 +424,14 @@ def stayed(path, was, have):
     return ['%r is not as it was: %s' % (path, '; '.join(words))] if words else []
 
 
+def by_other_names(path, old, new):
+    """What a file of the target's may become by the copy of another name that it has there: where that is
+    complete already, and only what -a keeps of it is not, the file gets that under all of its names."""
+    if path not in old or old[path]['kind'] == 'dir' or old[path]['names'] < 2:
+        return []
+    return [new[p] for p, e in old.items() if p in new and p != path and e['inode'] == old[path]['inode']]
+
+
 def compare(source, target, old, must=(), may=()):
     """Every difference, in words. old: what the target was before; its other entries stay as they were."""
     out = []
@@ -447,7 +455,7 @@ def compare(source, target, old, must=(), may=()):
             continue
         if not old.get(path):
             out.append('%r is in the target only' % path)
-        else:
+        elif all(differ(v, have) for v in by_other_names(path, old, source)):
             out += stayed(path, old[path], have)
     return out + compare_links(source, target, set(must) | set(may))
 
