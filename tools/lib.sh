@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # the lists are for those who source it
 # What tools/check and tools/demo share: installing what is missing. Sourced.
 
-# What a build needs, what the tests need on top of it, and what `tools/check --deep` does (Debian's names). The lab installs its own.
+# What a build needs, what the tests need on top of it, and what `tools/check --full` and `--deep` do (Debian's names). The lab installs its own.
 build_packages=(meson ninja-build gcc pkg-config libibverbs-dev librdmacm-dev libuv1-dev zlib1g-dev libssl-dev libisal-dev)
 demo_packages=(openssh-server openssh-client)
 test_packages=(libcmocka-dev clang libclang-rt-dev openssh-server openssh-client python3 rsync jq mandoc shellcheck fish acl attr iproute2
