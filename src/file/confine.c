@@ -1,5 +1,6 @@
 #include "file/confine.h"
 
+#include "base/pool.h"
 #include "file/beneath.h"
 #include "file/io.h"
 
@@ -155,7 +156,7 @@ static struct dirent *glob_read(void *dir)
 	struct dirent *d;
 
 	do
-		d = readdir(dir);
+		d = rcp_work_unwanted() ? NULL : readdir(dir);
 	while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0));
 	return d;
 }
