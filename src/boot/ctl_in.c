@@ -158,6 +158,9 @@ static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *
 	}
 	if (type == RCP_MSG_PING) {
 		ctl->peer_works = msg.ping_.token != 0;
+		ctl->moved += msg.ping_.token > ctl->peer_token; /* its work goes on */
+		if (msg.ping_.token)
+			ctl->peer_token = msg.ping_.token;
 		return;
 	}
 	/* What is for the user alone is no step of the protocol. */

@@ -1,5 +1,5 @@
-/* An evil client against a daemon: keys and proofs, requests out of turn, connections held open. The daemon must
- * serve an honest one after each. */
+/* An evil client against a daemon: keys and proofs, requests out of turn, connections held open, more than there is. The
+ * daemon must serve an honest one after each. The last also against rcp --server --restrict. */
 #include "evil.h"
 
 #include "base/clock.h"
@@ -240,6 +240,77 @@ static bool raw(struct evil *e)
 	return hangs_up(e);
 }
 
+static bool as_client(struct evil *e)
+{
+	struct rcp_msg_module m = {.name = rcp_span_str("m")};
+
+	if (!evil_tls(e, evil_dial(port), false, "eve", key))
+		return false;
+	e->ctl = &e->tcp;
+	evil_say(e, RCP_MSG_HELLO, &e->hello);
+	evil_say(e, RCP_MSG_MODULE, &m);
+	return true;
+}
+
+static bool rings(struct evil *e)
+{
+	bool good = as_client(e) && guard_rings(e);
+
+	evil_hang_up(e);
+	return good;
+}
+
+static bool names(struct evil *e)
+{
+	bool good = as_client(e) && guard_names(e);
+
+	evil_hang_up(e);
+	return good;
+}
+
+/* rcp --server --restrict, which has to end with its pipe; memory beyond what is granted is told. */
+static bool restricted(struct evil *e, bool (*act)(struct evil *), long most_kib)
+{
+	char dir[700], log[700];
+	const char *argv[] = {rcp_program, "--server", dir, NULL};
+	struct victim v = {.argv = argv, .cwd = top, .err = log};
+	int to[2], from[2];
+
+	snprintf(dir, sizeof(dir), "--restrict=%s/w/target", top);
+	snprintf(log, sizeof(log), "%s/log/restricted", top);
+	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
+		return false;
+	v.in_fd = to[0];
+	v.out_fd = from[1];
+	if (!victim_start(&v))
+		return false;
+	close(to[0]);
+	close(from[1]);
+	fcntl(to[1], F_SETFL, O_NONBLOCK);
+	fcntl(from[0], F_SETFL, O_NONBLOCK);
+	e->pipe = (struct evil_chan){.rfd = from[0], .wfd = to[1]};
+	bool good = evil_greet(e) && act(e);
+
+	evil_hang_up(e);
+	if (victim_wait(&v, 25) >= 1000)
+		good = printf("# it does not end\n") < 0;
+	printf("# %ld KiB of memory of %ld\n", v.peak_kib, most_kib);
+	if (v.peak_kib > most_kib && !getenv("EVIL_SANITIZED"))
+		good = false;
+	return good;
+}
+
+static bool rings_restricted(struct evil *e)
+{
+	return restricted(e, guard_rings, 600 << 10);
+}
+
+/* 128 MiB for names, and what an rcp takes at rest. */
+static bool names_restricted(struct evil *e)
+{
+	return restricted(e, guard_names, (128 + 24) << 10);
+}
+
 static const struct daemon_case cases[] = {
 	{"proof: a wrong key", NULL, proves, 0},
 	{"proof: an unknown name", NULL, proves, 1},
@@ -257,6 +328,13 @@ static const struct daemon_case cases[] = {
 	{"half-open: nothing", NULL, raw, 0},
 	{"half-open: half a ClientHello", NULL, raw, 1},
 	{"garbage", NULL, raw, 2},
+	{"rings side by side", NULL, rings, 0},
+	{"rings side by side, restricted", NULL, rings_restricted, 0},
+	{"more names of a list than it takes", "more names than are taken here", names, 2},
+	{"more names of a list than it takes, restricted", "more names than are taken here", names_restricted, 2},
+	{"more arguments than it takes, restricted", "more names than are taken here", names_restricted, 3},
+	{"as many names of a list as it takes", NULL, names_restricted, 0},
+	{"as many arguments as it takes", NULL, names_restricted, 1},
 };
 
 static void run_case(const struct daemon_case *d)
