@@ -18,6 +18,7 @@
 static const char *rcp_program;
 static char top[600];
 static uint16_t port;
+static pid_t daemon_pid, looked_at; /* looked_at: whose memory is */
 static uint8_t key[RCP_TLS_KEY];
 static unsigned number, bad;
 
@@ -240,6 +241,59 @@ static bool raw(struct evil *e)
 	return hangs_up(e);
 }
 
+/* How often is it in the process' memory? -1: it can't be looked at. */
+static int occurrences(pid_t pid, const uint8_t *what, size_t len)
+{
+	static uint8_t piece[(1 << 20) + 64];
+	char path[64], line[500], rights[8];
+	unsigned long from, to;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *maps = fopen(path, "r");
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	int mem = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (!maps || mem < 0)
+		n = -1;
+	while (n >= 0 && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || rights[1] != 'w')
+			continue;
+		for (unsigned long at = from; at < to; at += 1 << 20) {
+			size_t want = to - at < sizeof(piece) ? to - at : sizeof(piece);
+			ssize_t got = pread(mem, piece, want, (off_t)at);
+			const uint8_t *p = piece, *end = piece + (got > 0 ? got : 0);
+
+			/* The last bytes of a piece are the next one's first. */
+			while ((p = memmem(p, (size_t)(end - p), what, len)) && p - piece < 1 << 20) {
+				n++;
+				p++;
+			}
+		}
+	}
+	if (maps)
+		fclose(maps);
+	if (mem >= 0)
+		close(mem);
+	return n;
+}
+
+/* START's secret: in the run, and nowhere else. What follows may not be in the same read as it. */
+static bool secret_once(struct evil *e)
+{
+	e->start.target = rcp_span_str("");
+	if (!evil_request(e))
+		return false;
+	int n = occurrences(looked_at, e->secret, sizeof(e->secret));
+
+	if (n < 0)
+		printf("# its memory can't be looked at: not by who is not root\n");
+	else if (n != 1)
+		printf("# the secret is in its memory %d times\n", n);
+	return n < 0 || n == 1;
+}
+
 static bool as_client(struct evil *e)
 {
 	struct rcp_msg_module m = {.name = rcp_span_str("m")};
@@ -250,6 +304,34 @@ static bool as_client(struct evil *e)
 	evil_say(e, RCP_MSG_HELLO, &e->hello);
 	evil_say(e, RCP_MSG_MODULE, &m);
 	return true;
+}
+
+/* 0: none; -1: this kernel does not tell. */
+static pid_t only_child(pid_t pid)
+{
+	char path[64], text[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return -1;
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	return (pid_t)atoi(text);
+}
+
+static bool secret(struct evil *e)
+{
+	if (!as_client(e) || !evil_await(e, RCP_MSG_HELLO))
+		return false;
+	looked_at = only_child(daemon_pid);
+	if (looked_at < 0)
+		printf("# the kernel does not tell whose children are whose\n");
+	bool good = looked_at < 0 || (looked_at > 0 && secret_once(e));
+
+	evil_hang_up(e);
+	return good;
 }
 
 static bool rings(struct evil *e)
@@ -289,6 +371,7 @@ static bool restricted(struct evil *e, bool (*act)(struct evil *), long most_kib
 	fcntl(to[1], F_SETFL, O_NONBLOCK);
 	fcntl(from[0], F_SETFL, O_NONBLOCK);
 	e->pipe = (struct evil_chan){.rfd = from[0], .wfd = to[1]};
+	looked_at = v.pid;
 	bool good = evil_greet(e) && act(e);
 
 	evil_hang_up(e);
@@ -311,6 +394,11 @@ static bool names_restricted(struct evil *e)
 	return restricted(e, guard_names, (128 + 24) << 10);
 }
 
+static bool secret_restricted(struct evil *e)
+{
+	return restricted(e, secret_once, 64 << 10);
+}
+
 static const struct daemon_case cases[] = {
 	{"proof: a wrong key", NULL, proves, 0},
 	{"proof: an unknown name", NULL, proves, 1},
@@ -328,6 +416,8 @@ static const struct daemon_case cases[] = {
 	{"half-open: nothing", NULL, raw, 0},
 	{"half-open: half a ClientHello", NULL, raw, 1},
 	{"garbage", NULL, raw, 2},
+	{"START's secret", NULL, secret, 0},
+	{"START's secret, restricted", NULL, secret_restricted, 0},
 	{"rings side by side", NULL, rings, 0},
 	{"rings side by side, restricted", NULL, rings_restricted, 0},
 	{"more names of a list than it takes", "more names than are taken here", names, 2},
@@ -394,6 +484,7 @@ int evil_daemon_main(const char *rcp, const char *dir, const char *only)
 	read_key();
 	if (!start_daemon(&v, argv, log))
 		die("the daemon does not start");
+	daemon_pid = v.pid;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (!only || strstr(cases[i].name, only))
 			run_case(&cases[i]);
