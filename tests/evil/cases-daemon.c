@@ -279,14 +279,17 @@ static int occurrences(pid_t pid, const uint8_t *what, size_t len)
 	return n;
 }
 
-/* START's secret: in the run, and nowhere else. What follows may not be in the same read as it. */
+/* START's secret: in the run, and nowhere else, as soon as START has been read and nothing has followed it. */
 static bool secret_once(struct evil *e)
 {
-	e->start.target = rcp_span_str("");
-	if (!evil_request(e))
-		return false;
-	int n = occurrences(looked_at, e->secret, sizeof(e->secret));
+	int n = 0;
 
+	e->start.target = rcp_span_str("");
+	evil_say_start(e);
+	for (int i = 0; i < 10 && n >= 0; i++) { /* START is read by then, or there is none */
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		n = occurrences(looked_at, e->secret, sizeof(e->secret));
+	}
 	if (n < 0)
 		printf("# its memory can't be looked at: not by who is not root\n");
 	else if (n != 1)
