@@ -98,6 +98,19 @@ static int list(struct rcp_run *run, struct rcp_err *err)
 	return 0;
 }
 
+/* Tests only: RCP_TEST_CHATTER=N, a child that was taken over and says N lines. */
+static void chatter(struct rcp_run *run)
+{
+#if RCP_TEST_HOOKS
+	const char *word = getenv("RCP_TEST_CHATTER");
+
+	for (int i = 1; word && i <= atoi(word); i++)
+		tell(run, "line %d\n\033[31mrcp --daemon: forged", i);
+#else
+	(void)run;
+#endif
+}
+
 /* From here on it is the module's user who acts, in the module's directory. */
 static int enter(struct rcp_run *run, const struct rcp_module *module, struct rcp_err *err)
 {
@@ -115,6 +128,7 @@ static int enter(struct rcp_run *run, const struct rcp_module *module, struct rc
 	}
 	if (remark[0])
 		tell(run, "%s", remark);
+	chatter(run);
 	if (run_init_pool(run, run->served->params->threads, err))
 		return (int)err->code;
 	run->served->module = module;
