@@ -447,6 +447,37 @@ humble() {
 	rm -f mod/.h.*
 }
 
+# A module that root serves is still no way to devices, nor to programs with capabilities.
+rooted() {
+	local before=$user
+
+	is_root && have setcap && have getcap || { skip 'it takes root and setcap'; return; }
+	mkdir src/rooted && cp src/tree/s1 src/rooted/capped
+	mknod src/rooted/null c 1 3 && setcap cap_net_raw+ep src/rooted/capped || { skip 'no devices or capabilities here'; rm -r src/rooted; return; }
+	chmod 4755 src/rooted/capped && setcap cap_net_raw+ep src/rooted/capped
+	stop_daemon
+	user=root
+	start_daemon
+	d -a src/rooted "$(url mod/)"
+	rc_is 1
+	err_has 'null' 'no device is made in the module' 'capped'
+	absent mod/rooted/null
+	same src/tree/s1 mod/rooted/capped
+	is 'capabilities of the source' "$(getcap src/rooted/capped | wc -l)" 1
+	is 'capabilities' "$(getcap mod/rooted/capped)" ''
+	mode_is mod/rooted/capped 755
+	d_start --bwlimit=20M --json src/big "$(url mod/h)"
+	await 30 moved 10000000 || fail 'nothing moves'
+	is 'capabilities beyond those over files' "$((16#$(awk '/^CapEff/ {print $2}' "/proc/$(children | tail -n 1)/status") & ~16#401f))" 0
+	kill -INT "$copy"
+	reap 20 "$copy"
+	all_gone
+	rm -rf mod/rooted mod/.h.* src/rooted
+	user=$before
+	stop_daemon
+	start_daemon
+}
+
 # ---- signals ----
 
 reloaded() {
@@ -640,6 +671,7 @@ t 'why files failed is in the log' partly
 t "the module's own directory" own_root
 t "what other clients have not finished" others_state
 t 'a child has no privileges' humble
+t "a module of root's" rooted
 t 'SIGHUP: a good and a bad configuration' reloaded
 t 'SIGTERM in the middle of a copy; run again' terminated
 t 'the daemon started again under a copy' restarted
