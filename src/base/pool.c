@@ -3,8 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -23,8 +22,12 @@ struct rcp_pool {
 	unsigned pending; /* submitted, not yet done: the loop's */
 	unsigned idle;	  /* workers waiting, under lock */
 	unsigned threads;
+	_Atomic uint64_t moved;
+	_Atomic bool unwanted;
 	pthread_t thread[];
 };
+
+static _Thread_local struct rcp_pool *mine; /* whose worker this thread is */
 
 static void queue_init(struct queue *q)
 {
@@ -80,6 +83,7 @@ static void *worker(void *arg)
 {
 	struct rcp_pool *pool = arg;
 
+	mine = pool;
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
 		struct rcp_job *job = take(pool);
@@ -162,6 +166,27 @@ void rcp_pool_submit(struct rcp_pool *pool, enum rcp_pool_class cls, struct rcp_
 	if (pool->idle)
 		pthread_cond_signal(&pool->wake);
 	pthread_mutex_unlock(&pool->lock);
+}
+
+void rcp_work_moved(uint64_t bytes)
+{
+	if (mine)
+		atomic_fetch_add_explicit(&mine->moved, bytes, memory_order_relaxed);
+}
+
+bool rcp_work_unwanted(void)
+{
+	return mine && atomic_load_explicit(&mine->unwanted, memory_order_relaxed);
+}
+
+uint64_t rcp_pool_moved(const struct rcp_pool *pool)
+{
+	return atomic_load_explicit(&pool->moved, memory_order_relaxed);
+}
+
+void rcp_pool_set_unwanted(struct rcp_pool *pool, bool unwanted)
+{
+	atomic_store_explicit(&pool->unwanted, unwanted, memory_order_relaxed);
 }
 
 int rcp_pool_fd(const struct rcp_pool *pool)

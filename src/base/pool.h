@@ -8,6 +8,9 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct rcp_pool;
 
 /*
@@ -42,5 +45,16 @@ unsigned rcp_pool_reap(struct rcp_pool *pool);
 void rcp_pool_drain(struct rcp_pool *pool);
 
 unsigned rcp_pool_threads(const struct rcp_pool *pool);
+
+/*
+ * Jobs that take long (to read a file back) say how far they get, and look whether they are still wanted. Any thread;
+ * outside of a worker nothing comes of it.
+ */
+void rcp_work_moved(uint64_t bytes);
+bool rcp_work_unwanted(void);
+/* What all jobs together have said. Loop's thread. */
+uint64_t rcp_pool_moved(const struct rcp_pool *pool);
+/* What is submitted still runs, but what looks is to give up. */
+void rcp_pool_set_unwanted(struct rcp_pool *pool, bool unwanted);
 
 #endif

@@ -453,7 +453,7 @@ static bool rings_too_large(const struct rcp_run *run)
 		if (a->state < ATTEMPT_OVER)
 			bytes += (uint64_t)a->params.slots * a->params.chunk_bytes;
 	}
-	return run->served && bytes > UINT64_C(2) * RUN_RING_MOST;
+	return run_guarded(run) && bytes > UINT64_C(2) * RUN_RING_MOST;
 }
 
 int attempt_expect(struct rcp_attempt *a)
@@ -468,7 +468,7 @@ int attempt_expect(struct rcp_attempt *a)
 	if (a->cand.kind == RCP_LINK_TCP && !run->listen)
 		return unwanted(a, "no TCP port is open here");
 	if (rings_too_large(run))
-		return unwanted(a, "more memory than a daemon gives to one connection");
+		return unwanted(a, "more memory than is given to one connection here");
 	a->state = ATTEMPT_MAKING;
 	if (a->cand.kind == RCP_LINK_RDMA_OOB)
 		return 0; /* LINK_OOB follows */

@@ -35,6 +35,7 @@ static const struct setting settings[] = {
 	{GLOBAL("max-connections", COUNT, max_connections), .min = 1, .max = 10000},
 	{GLOBAL("handshake-seconds", COUNT, handshake_seconds), .min = 1, .max = 300},
 	{GLOBAL("idle-seconds", COUNT, idle_seconds), .min = 10, .max = 86400},
+	{GLOBAL("max-seconds", COUNT, max_seconds), .min = 10, .max = 31536000},
 	{GLOBAL("log", WORD, syslog), .words = {"standard-error", "syslog"}},
 	{OF("path", PATH, path)},
 	{OF("comment", TEXT, comment)},

@@ -32,7 +32,7 @@ struct rcp_config {
 	char **listen; /* addresses, NULL-ended; NULL: all */
 	uint32_t port;
 	char *keys; /* file or directory */
-	uint32_t max_connections, handshake_seconds, idle_seconds;
+	uint32_t max_connections, handshake_seconds, idle_seconds, max_seconds; /* max: 0: none */
 	bool syslog;
 	struct rcp_module *modules;
 	size_t module_count;

@@ -66,7 +66,6 @@ static uint64_t flags_of(const struct rcp_options *o)
 
 static int keep_options(struct rcp_request *q, const struct rcp_options *o, struct rcp_err *err)
 {
-	struct rcp_request list = {0};
 
 	q->transports = transports_of(o);
 	q->encrypt = (enum rcp_encrypt)o->encryption;
@@ -83,10 +82,9 @@ static int keep_options(struct rcp_request *q, const struct rcp_options *o, stru
 	q->flags = flags_of(o);
 	q->limit = o->limit_bytes_per_second;
 	for (size_t i = 0; o->excludes && o->excludes[i]; i++) {
-		if (request_add_path(&list, o->excludes[i], strlen(o->excludes[i]), err))
+		if (request_add_exclude(q, rcp_span_str(o->excludes[i]), err))
 			break;
 	}
-	q->excludes = list.paths;
 	return (int)err->code;
 }
 
@@ -151,7 +149,7 @@ static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct
 		if (!i)
 			*first = w;
 		if ((i && same_host(first, &w, err)) ||
-		    request_add_path(&run->req, w.path, strlen(w.path), err)) {
+		    request_add_path(&run->req, rcp_span_str(w.path), err)) {
 			if (i)
 				rcp_where_free(&w);
 			return (int)err->code;
@@ -166,7 +164,7 @@ static int take_sources(struct rcp_run *run, const struct rcp_options *o, struct
 			return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
 	}
 	for (size_t i = 0; o->names && o->names[i]; i++) {
-		if (request_add_path(&run->req, o->names[i], strlen(o->names[i]), err))
+		if (request_add_path(&run->req, rcp_span_str(o->names[i]), err))
 			return (int)err->code;
 	}
 	return 0;

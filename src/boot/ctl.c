@@ -280,7 +280,7 @@ static void silence(struct rcp_ctl *ctl)
 
 static void ping(struct rcp_ctl *ctl)
 {
-	struct rcp_msg_ping m = {.token = ctl->works ? 1 : 0};
+	struct rcp_msg_ping m = {.token = ctl->works ? 1 + ctl->worked : 0};
 
 	ctl->last_out = uv_now(ctl->loop);
 	if (ctl_out_empty(ctl))
@@ -539,10 +539,12 @@ uint64_t rcp_ctl_moved(const struct rcp_ctl *ctl)
 	return ctl ? ctl->moved : 0;
 }
 
-void rcp_ctl_set_works(struct rcp_ctl *ctl, bool works)
+void rcp_ctl_set_works(struct rcp_ctl *ctl, bool works, uint64_t worked)
 {
-	if (ctl)
-		ctl->works = works;
+	if (!ctl)
+		return;
+	ctl->works = works;
+	ctl->worked = worked;
 }
 
 bool rcp_ctl_peer_works(const struct rcp_ctl *ctl)

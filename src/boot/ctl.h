@@ -109,10 +109,10 @@ size_t rcp_ctl_queued_bytes(const struct rcp_ctl *ctl);
 /* Bytes that came in and went out, frames and all (TLS: plaintext). */
 void rcp_ctl_count(const struct rcp_ctl *ctl, uint64_t *in_bytes, uint64_t *out_bytes);
 
-/* What of the copy has moved through it, in steps of no unit: PING and NOTE are none. */
+/* What of the copy has moved through it, in steps of no unit: NOTE is none, PING where it tells of work that goes on. */
 uint64_t rcp_ctl_moved(const struct rcp_ctl *ctl);
-/* Is this end at work on something, not waiting for the other? PING says so; and what the other's last one said. */
-void rcp_ctl_set_works(struct rcp_ctl *ctl, bool works);
+/* Is this end at work on something, not waiting for the other? PING says so, and how far (in steps of no unit); and what the other's last one said. */
+void rcp_ctl_set_works(struct rcp_ctl *ctl, bool works, uint64_t worked);
 bool rcp_ctl_peer_works(const struct rcp_ctl *ctl);
 
 /* No more messages until resumed; the peer feels it. Silence does not count meanwhile. */

@@ -88,8 +88,9 @@ struct rcp_ctl {
 	uint8_t *chunk; /* being filled; NULL: none */
 	uint32_t chunk_slot, chunk_len, chunk_have;
 	uint64_t in_total;
-	uint64_t moved;   /* messages but PING and NOTE that came, bytes of chunks both ways */
+	uint64_t moved;   /* messages but NOTE and idle PINGs that came, bytes of chunks both ways */
 	bool works, peer_works; /* what PINGs say */
+	uint64_t worked, peer_token; /* how far; the peer's last */
 
 	/* out */
 	struct ctl_seg *head, *tail;

@@ -145,7 +145,7 @@ static bool legal(struct rcp_ctl *ctl, enum rcp_msg_type type)
 	return false;
 }
 
-static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *payload, size_t len)
+static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, uint8_t *payload, size_t len)
 {
 	struct rcp_msg msg;
 
@@ -158,6 +158,9 @@ static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *
 	}
 	if (type == RCP_MSG_PING) {
 		ctl->peer_works = msg.ping_.token != 0;
+		ctl->moved += msg.ping_.token > ctl->peer_token; /* its work goes on */
+		if (msg.ping_.token)
+			ctl->peer_token = msg.ping_.token;
 		return;
 	}
 	/* What is for the user alone is no step of the protocol. */
@@ -166,8 +169,10 @@ static void deliver(struct rcp_ctl *ctl, enum rcp_msg_type type, const uint8_t *
 		ctl->moved++;
 	}
 	ctl->ops->message(ctl->arg, &msg);
-	if (type == RCP_MSG_START)
-		rcp_secret_wipe(&msg, sizeof(msg)); /* with the session's secret */
+	if (type == RCP_MSG_START) { /* with the session's secret */
+		rcp_secret_wipe(&msg, sizeof(msg));
+		rcp_secret_wipe(payload, len);
+	}
 }
 
 static void deliver_chunk(struct rcp_ctl *ctl)
@@ -225,7 +230,7 @@ static void fill_chunk(struct rcp_ctl *ctl)
 /* One frame, if it is all there. False: more bytes are needed. */
 static bool one_frame(struct rcp_ctl *ctl)
 {
-	const uint8_t *p = ctl->in + ctl->in_at;
+	uint8_t *p = ctl->in + ctl->in_at;
 	size_t have = ctl->in_len - ctl->in_at;
 	enum rcp_msg_type type;
 	uint32_t len;
@@ -267,6 +272,8 @@ static void parse(struct rcp_ctl *ctl)
 	} else if (ctl->in_at) {
 		memmove(ctl->in, ctl->in + ctl->in_at, ctl->in_len - ctl->in_at);
 		ctl->in_len -= ctl->in_at;
+		if (ctl->phase == RCP_PHASE_BOOT) /* it may be half of START */
+			rcp_secret_wipe(ctl->in + ctl->in_len, ctl->in_at);
 		ctl->in_at = 0;
 	}
 }

@@ -30,6 +30,8 @@
 #define LINES_MOST 16		  /* of one child in the log; it has a few */
 #define BOOT_NS	   (20 * RCP_SEC) /* beyond the handshake's seconds: a child that has not asked to serve */
 #define KILL_NS	   (12 * RCP_SEC) /* from SIGTERM to SIGKILL */
+#define SILENT_NS  (120 * RCP_SEC) /* a child with a place that does not say that it lives */
+#define ENDING_NS  (32 * RCP_SEC) /* one that has said that it ends: its own deadline is before that */
 #define BREATH_NS  (200 * RCP_MS) /* after accept or fork found nothing left to have */
 #define ACCEPTS	   64		  /* in one turn */
 
@@ -37,6 +39,7 @@ struct child {
 	pid_t pid;
 	int channel; /* -1: closed */
 	bool terminated, ousted;
+	bool leaving; /* it has said so, or its time is over: kill_ns stands */
 	bool known;			   /* a key was proved: it has asked for a place */
 	char module[RCP_KEY_NAME_MAX + 1]; /* its place; "" before it has one */
 	unsigned lines;			   /* that it has written into the log */
@@ -44,7 +47,8 @@ struct child {
 	uint64_t wants_ns;		   /* until when it waits for that; 0: it does not */
 	char peer[RCP_SA_TEXT];
 	struct daemon_mark mark;
-	uint64_t kill_ns; /* 0: no deadline, the child has its own */
+	uint64_t kill_ns; /* always one: a child with a place puts it off by saying that it lives */
+	uint64_t over_ns; /* 0: none */
 };
 
 struct daemon {
@@ -214,7 +218,11 @@ static void check_deadlines(struct daemon *d, uint64_t now)
 	for (unsigned i = 0; i < d->count; i++) {
 		struct child *c = &d->children[i];
 
-		if (!c->kill_ns || now < c->kill_ns)
+		if (c->over_ns && now >= c->over_ns && !c->terminated) {
+			say(d, 1, "%s: its time is over (max-seconds)", c->peer);
+			end_child(c, now);
+		}
+		if (now < c->kill_ns)
 			continue;
 		say(d, 1, "%s: took too long, ended", c->peer);
 		kill(c->pid, SIGKILL);
@@ -223,6 +231,18 @@ static void check_deadlines(struct daemon *d, uint64_t now)
 }
 
 /* ---- what children say ---- */
+
+/* Tests only: RCP_TEST_SILENT_MS=N in place of the 120 s. */
+static uint64_t silent_ns(void)
+{
+#if RCP_TEST_HOOKS
+	const char *ms = getenv("RCP_TEST_SILENT_MS");
+
+	if (ms)
+		return strtoull(ms, NULL, 10) * RCP_MS;
+#endif
+	return SILENT_NS;
+}
 
 /* NULL, or why this can't be served now. lasting: waiting won't help. */
 static const char *refusal(const struct daemon *d, const char *name, char *text, size_t size, bool *lasting)
@@ -248,6 +268,14 @@ static const char *refusal(const struct daemon *d, const char *name, char *text,
 	return text;
 }
 
+/* It has a place, as long as it lives and may. */
+static void seat(const struct daemon *d, struct child *c, uint64_t now)
+{
+	c->over_ns = d->config.max_seconds ? now + d->config.max_seconds * RCP_SEC : 0;
+	if (!c->terminated)
+		c->kill_ns = now + silent_ns();
+}
+
 /* What c has asked for, now or at the end of its waiting. */
 static void answer(struct daemon *d, struct child *c, uint64_t now)
 {
@@ -260,7 +288,8 @@ static void answer(struct daemon *d, struct child *c, uint64_t now)
 	c->wants_ns = 0;
 	if (!no) {
 		snprintf(c->module, sizeof(c->module), "%s", c->wants);
-		c->kill_ns = c->terminated || !strcmp(c->wants, DAEMON_LISTING) ? c->kill_ns : 0;
+		if (strcmp(c->wants, DAEMON_LISTING) != 0)
+			seat(d, c, now);
 	}
 	send(c->channel, no ? no : "+", no ? strlen(no) : 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -286,6 +315,17 @@ static void take_question(struct daemon *d, struct child *c, const char *name)
 	answer(d, c, now);
 }
 
+/* Who was taken over can say so for ever: against that there is max-seconds alone. */
+static void take_life(struct child *c, bool ends)
+{
+	uint64_t now = rcp_now_ns();
+
+	if (!c->module[0] || c->terminated || c->leaving)
+		return;
+	c->leaving = ends;
+	c->kill_ns = now + (ends ? ENDING_NS : silent_ns());
+}
+
 /* A child is not believed: it may have been taken over by its client. */
 static void hear(struct daemon *d, struct child *c)
 {
@@ -304,6 +344,8 @@ static void hear(struct daemon *d, struct child *c)
 	rcp_name_escape(shown, sizeof(shown), packet + 1, strlen(packet + 1));
 	if (packet[0] == 'A')
 		take_question(d, c, packet + 1);
+	else if (packet[0] == 'P' || packet[0] == 'E')
+		take_life(c, packet[0] == 'E');
 	else if (packet[0] == 'L' && c->lines++ < LINES_MOST)
 		say(d, 0, "%s: %s", c->peer, shown);
 }
@@ -326,7 +368,9 @@ static void reap(struct daemon *d)
 			hear(d, c); /* its last words */
 		if (c->channel >= 0)
 			close(c->channel);
-		if (WIFSIGNALED(status) && !c->ousted)
+		if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+			say(d, 1, "%s: its work did not end with its connection: ended", c->peer);
+		else if (WIFSIGNALED(status) && !c->ousted)
 			say(d, 1, "%s: its child was ended by signal %d (%s)", c->peer, WTERMSIG(status),
 			    strsignal(WTERMSIG(status)));
 		*c = d->children[--d->count];

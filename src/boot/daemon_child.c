@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK_LEAST 65536 /* a limit makes chunks no smaller */
+#define PULSE_NS (5 * RCP_SEC) /* from one word that this lives to the next */
 
 struct rcp_served {
 	const struct daemon_child_params *params;
@@ -29,6 +29,7 @@ struct rcp_served {
 	char key[RCP_KEY_NAME_MAX + 1];
 	bool listed;
 	uint64_t moved, moved_ns; /* for the end of who does nothing */
+	uint64_t pulse_ns;
 };
 
 /* ---- words to the daemon ---- */
@@ -97,6 +98,19 @@ static int list(struct rcp_run *run, struct rcp_err *err)
 	return 0;
 }
 
+/* Tests only: RCP_TEST_CHATTER=N, a child that was taken over and says N lines. */
+static void chatter(struct rcp_run *run)
+{
+#if RCP_TEST_HOOKS
+	const char *word = getenv("RCP_TEST_CHATTER");
+
+	for (int i = 1; word && i <= atoi(word); i++)
+		tell(run, "line %d\n\033[31mrcp --daemon: forged", i);
+#else
+	(void)run;
+#endif
+}
+
 /* From here on it is the module's user who acts, in the module's directory. */
 static int enter(struct rcp_run *run, const struct rcp_module *module, struct rcp_err *err)
 {
@@ -114,6 +128,7 @@ static int enter(struct rcp_run *run, const struct rcp_module *module, struct rc
 	}
 	if (remark[0])
 		tell(run, "%s", remark);
+	chatter(run);
 	if (run_init_pool(run, run->served->params->threads, err))
 		return (int)err->code;
 	run->served->module = module;
@@ -162,22 +177,6 @@ void served_module(struct rcp_run *run, const struct rcp_msg_module *m)
 
 /* ---- the request ---- */
 
-/*
- * Bytes that were credited come without asking, so a sink's limit begins with a ring of half a second's; with smaller chunks
- * where the client's are larger than that. Two slots at least: one is written while the other comes.
- */
-static void bound_ring(struct rcp_request *q, uint64_t limit)
-{
-	uint64_t most = RUN_RING_MOST;
-
-	if (limit && q->role == RCP_ROLE_SINK && limit / 2 < most)
-		most = limit / 2;
-	while (q->slots > 2 && (uint64_t)q->slots * q->chunk_bytes > most)
-		q->slots /= 2;
-	while (q->slots * (uint64_t)q->chunk_bytes > most && q->chunk_bytes >= 2 * CHUNK_LEAST && q->chunk_bytes % 8192 == 0)
-		q->chunk_bytes /= 2;
-}
-
 int served_request(struct rcp_run *run, struct rcp_err *err)
 {
 	const struct rcp_module *module = run->served->module;
@@ -190,7 +189,7 @@ int served_request(struct rcp_run *run, struct rcp_err *err)
 	}
 	if (restrict_paths(q, err))
 		return (int)err->code;
-	bound_ring(q, module->bwlimit);
+	restrict_ring(q, module->bwlimit);
 	if (module->bwlimit && (!q->limit || module->bwlimit < q->limit))
 		q->limit = module->bwlimit;
 	if (q->role == RCP_ROLE_SINK) {
@@ -212,17 +211,38 @@ const char *served_connection(const struct rcp_run *run)
 	return run->served->connection;
 }
 
-/* Who is alive and does nothing must not keep others out. */
+/* One letter. It may get lost where the daemon has much to hear: the next one follows. */
+static void word(const struct rcp_run *run, char letter)
+{
+	send(run->served->params->channel, &letter, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void pulse(struct rcp_run *run, uint64_t now)
+{
+	if (now < run->served->pulse_ns)
+		return;
+	run->served->pulse_ns = now + PULSE_NS;
+	word(run, 'P');
+}
+
+void served_ending(struct rcp_run *run)
+{
+	word(run, 'E');
+}
+
+/* Who is alive and does nothing must not keep others out. What is read back moves, too, though nothing of it is sent. */
 void served_turn(struct rcp_run *run, uint64_t now)
 {
 	struct rcp_served *s = run->served;
 	struct rcp_err err = {0};
 	uint64_t moved;
 
+	pulse(run, now);
 	if (!run->session_over && !run->sender && !run->receiver)
 		return;
 	run_stats(run);
-	moved = run->stats.bytes_moved + run->stats.entries_seen + run->stats.files_done;
+	moved = run->stats.bytes_moved + run->stats.entries_seen + run->stats.files_done +
+		(run->pool ? rcp_pool_moved(run->pool) : 0);
 	if (moved != s->moved || !s->moved_ns) {
 		s->moved = moved;
 		s->moved_ns = now;

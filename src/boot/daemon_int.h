@@ -5,6 +5,8 @@
  * A child has a SEQPACKET to the daemon, a letter and text in each packet:
  *   child: A module      may this module have one more connection?   daemon: + or -reason, perhaps after a while
  *   child: L text        a line for the log
+ *   child: P             it lives (every few seconds, once it has a place)
+ *   child: E             its connection is over, and it goes
  */
 #ifndef RCP_BOOT_DAEMON_INT_H
 #define RCP_BOOT_DAEMON_INT_H

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <limits.h>
 #include <stdio.h>
@@ -147,8 +148,33 @@ static int become(const struct rcp_module *m, struct rcp_err *err)
 	return 0;
 }
 
+/*
+ * To change user takes capabilities away, but who was not root before keeps them all: a daemon that was started with some
+ * (systemd's AmbientCapabilities) keeps them for its sockets, not for what it serves. Root itself is left what it takes to
+ * read, write and own any file, and to lock memory: no device, no file's capability, no mount. The ambient ones go with the
+ * inheritable.
+ */
+static int give_up_capabilities(struct rcp_err *err)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	const uint32_t root = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER |
+			      1u << CAP_FSETID | 1u << CAP_IPC_LOCK;
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, caps) < 0)
+		return failed(err, "capget");
+	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+		caps[i].permitted &= geteuid() == 0 && i == 0 ? root : 0;
+		caps[i].effective = caps[i].permitted;
+		caps[i].inheritable = 0;
+	}
+	return syscall(SYS_capset, &head, caps) < 0 ? failed(err, "capset") : 0;
+}
+
 static int give_up_more(struct rcp_err *err)
 {
+	if (give_up_capabilities(err))
+		return (int)err->code;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return failed(err, "prctl");
 	return 0;

@@ -1,5 +1,5 @@
 /*
- * What a responder gives up before it serves: a daemon's child root, other users' groups, new privileges, being
+ * What a responder gives up before it serves: a daemon's child root, other users' groups, capabilities, new privileges, being
  * looked at by a debugger and all directories but the module's; behind ssh what its command line or its one target
  * makes superfluous. Before any thread exists: all of it but the user is each thread's own.
  */

@@ -5,46 +5,104 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* ---- requests ---- */
 
-static void free_strings(char **list)
-{
-	for (char **s = list; list && *s; s++)
-		free(*s);
-	free(list);
-}
+#define TEXT_BYTES 65536
+
+/* Where names are kept, many in one block: a malloc each costs a short one several times what it is. */
+struct rcp_text {
+	struct rcp_text *next;
+	size_t used, room;
+	char bytes[];
+};
 
 void request_free(struct rcp_request *req)
 {
+	for (struct rcp_text *t = req->texts, *next; t; t = next) {
+		next = t->next;
+		free(t);
+	}
+	free(req->paths);
+	free(req->excludes);
 	free(req->target);
-	free_strings(req->paths);
-	free_strings(req->excludes);
 	free(req->source);
+	req->texts = NULL;
 	req->target = req->source = NULL;
 	req->paths = req->excludes = NULL;
-	req->path_count = req->path_cap = 0;
+	req->path_count = req->path_cap = req->exclude_count = req->exclude_cap = 0;
 }
 
-int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err)
+/* With a NUL behind it; the request's. */
+static char *keep_text(struct rcp_request *req, const char *text, size_t len, struct rcp_err *err)
 {
-	if (req->path_count + 2 > req->path_cap) {
-		size_t cap = req->path_cap ? 2 * req->path_cap : 16;
-		char **p = realloc(req->paths, cap * sizeof(*p));
+	struct rcp_text *t = req->texts;
+
+	if (!t || t->room - t->used < len + 1) {
+		size_t room = len + 1 > TEXT_BYTES ? len + 1 : TEXT_BYTES;
+
+		t = malloc(sizeof(*t) + room);
+		if (!t) {
+			rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+			return NULL;
+		}
+		*t = (struct rcp_text){.next = req->texts, .room = room};
+		req->texts = t;
+	}
+	char *at = t->bytes + t->used;
+
+	memcpy(at, text, len);
+	at[len] = 0;
+	t->used += len + 1;
+	return at;
+}
+
+static int add(struct rcp_request *req, char ***list, size_t *count, size_t *cap, struct rcp_span text,
+	       struct rcp_err *err)
+{
+	if (*count + 2 > *cap) {
+		size_t more = *cap ? 2 * *cap : 16;
+		char **p = realloc(*list, more * sizeof(*p));
 
 		if (!p)
 			return rcp_err_set(err, RCP_E_IO, ENOMEM, "realloc", NULL, NULL);
-		req->paths = p;
-		req->path_cap = cap;
-		p[req->path_count] = NULL; /* whatever comes now, the list has its end */
+		*list = p;
+		*cap = more;
+		p[*count] = NULL; /* whatever comes now, the list has its end */
 	}
-	char *copy = rcp_span_dup(rcp_span_of(path, len));
+	char *kept = keep_text(req, (const char *)text.data, text.len, err);
 
-	if (!copy)
-		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
-	req->paths[req->path_count++] = copy;
-	req->paths[req->path_count] = NULL;
+	if (!kept)
+		return (int)err->code;
+	(*list)[(*count)++] = kept;
+	(*list)[*count] = NULL;
+	return 0;
+}
+
+int request_add_path(struct rcp_request *req, struct rcp_span path, struct rcp_err *err)
+{
+	return add(req, &req->paths, &req->path_count, &req->path_cap, path, err);
+}
+
+int request_add_exclude(struct rcp_request *req, struct rcp_span pattern, struct rcp_err *err)
+{
+	return add(req, &req->excludes, &req->exclude_count, &req->exclude_cap, pattern, err);
+}
+
+int request_set_path(struct rcp_request *req, size_t i, const char *path, struct rcp_err *err)
+{
+	size_t len = strlen(path);
+	char *kept = req->paths[i];
+
+	if (len <= strlen(kept))
+		memcpy(kept, path, len + 1);
+	else
+		kept = keep_text(req, path, len, err);
+	if (!kept)
+		return (int)err->code;
+	req->paths[i] = kept;
 	return 0;
 }
 

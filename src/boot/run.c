@@ -192,6 +192,10 @@ void run_end(struct rcp_run *run, const struct rcp_err *cause)
 	run->ended_ns = rcp_now_ns();
 	run->end_deadline_ns =
 		run->ended_ns + (run->gone ? END_LOST_MS : END_MS) * RCP_MS;
+	if (run->pool && rcp_err_is(cause))
+		rcp_pool_set_unwanted(run->pool, true);
+	if (run_guarded(run))
+		restrict_deadline(run);
 	if (rcp_err_is(cause)) {
 		if (run->ctl && !run->aborted)
 			rcp_ctl_send_abort(run->ctl, cause);
@@ -558,8 +562,10 @@ int run_init(struct rcp_run *run, const struct rcp_watch *watch, unsigned thread
 void run_forget(struct rcp_run *run)
 {
 	/* Jobs first: they point into everything else. */
-	if (run->pool)
+	if (run->pool) {
 		rcp_pool_drain(run->pool);
+		rcp_pool_set_unwanted(run->pool, false); /* the next connection's */
+	}
 	rcp_sender_free(&run->sender);
 	rcp_receiver_free(&run->receiver);
 	local_free(run);

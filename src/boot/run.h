@@ -32,7 +32,7 @@
 #define RUN_PHASE_LATE ((enum rcp_phase)(RCP_PHASE_TALK | RCP_PHASE_COPY))
 #define RUN_STREAMS_MAX 16
 #define RUN_ATTEMPTS_MAX 64
-#define RUN_RING_MOST (256u << 20) /* a daemon's child: bytes of a client's ring; twice that while links are tried */
+#define RUN_RING_MOST (256u << 20) /* who is guarded: bytes of a client's ring; twice that while links are tried */
 #define RUN_PING_MS 2000
 #define RUN_DEAD_MS 8000 /* silence that means the peer or the network is gone */
 
@@ -82,6 +82,8 @@ struct rcp_request {
 	char **paths; /* NULL-ended; this end is the source */
 	size_t path_count, path_cap;
 	char **excludes; /* NULL-ended */
+	size_t exclude_count, exclude_cap;
+	struct rcp_text *texts; /* what paths and excludes point into */
 	char *source;	 /* the one source as the user wrote it; NULL: several */
 };
 
@@ -134,7 +136,7 @@ struct rcp_run {
 	struct rcp_psk key;	     /* to a daemon */
 	struct daemon_dial *dialing; /* its host's addresses are being asked for */
 	uint64_t accept_limit;	     /* sink: it takes no more bytes a second; 0: none */
-	uint64_t boot_ns;	     /* daemon's child: until when the first link must be up */
+	uint64_t boot_ns;	     /* responder, guarded: until when the first link must be up */
 	struct rcp_ctl *pipe, *tls, *ctl; /* ctl: the one in use */
 	bool pipe_closing, tls_closing, aborted;
 	uint64_t peer_features;	  /* of its HELLO */
@@ -210,6 +212,12 @@ static inline bool run_has_daemon(const struct rcp_run *run)
 	return run->served || run->where.kind == RCP_WHERE_DAEMON;
 }
 
+/* A responder that serves who may be hostile, to one directory: what that one can take has bounds. */
+static inline bool run_guarded(const struct rcp_run *run)
+{
+	return run->served || run->restricted;
+}
+
 /* run.c */
 /* Tests only: RCP_TEST_STALL=WORD, an initiator that says no more after that (or misbehaves in another way). */
 bool run_test_stalls(const struct rcp_run *run, const char *after);
@@ -237,7 +245,10 @@ void run_forget(struct rcp_run *run);
 void request_free(struct rcp_request *req);
 /* Sink: run->target, unless it is open already. */
 int run_target_open(struct rcp_run *run, uint64_t flags, struct rcp_err *err);
-int request_add_path(struct rcp_request *req, const char *path, size_t len, struct rcp_err *err);
+int request_add_path(struct rcp_request *req, struct rcp_span path, struct rcp_err *err);
+int request_add_exclude(struct rcp_request *req, struct rcp_span pattern, struct rcp_err *err);
+/* Another text for paths[i]. */
+int request_set_path(struct rcp_request *req, size_t i, const char *path, struct rcp_err *err);
 void run_env(struct rcp_run *run, struct rcp_session_env *env);
 
 /* run_retry.c */
@@ -254,7 +265,7 @@ struct rcp_session_stats retry_totals(const struct rcp_run *run);
 
 /* talk.c, talk_msg.c */
 #define TALK_OTHER_MS 6000 /* one try of TCP or the pipe */
-#define TALK_SERVED_MS 20000 /* a daemon's child: for CAPS */
+#define TALK_GUARDED_MS 20000 /* a guarded responder: for CAPS */
 #define TALK_WAIT_MS 60000 /* responder: for the initiator to settle on a link */
 bool talk_is_rdma(enum rcp_link_kind kind);
 void talk_use(struct rcp_attempt *a);
@@ -316,6 +327,10 @@ int restrict_enter(struct rcp_run *run, const struct rcp_server_options *o, stru
 int restrict_request(struct rcp_run *run, struct rcp_err *err);
 /* The paths of a confined process. */
 int restrict_paths(struct rcp_request *q, struct rcp_err *err);
+/* A ring of no more bytes than limit allows in half a second (0: any) and a guarded run may have. */
+void restrict_ring(struct rcp_request *q, uint64_t limit);
+/* The end has begun: whatever hangs, a guarded process is over in a while. */
+void restrict_deadline(struct rcp_run *run);
 /* A sink behind ssh, START is known: from here on it writes beneath its target only. Before the pool. */
 void restrict_sink(struct rcp_run *run);
 
@@ -342,6 +357,8 @@ const char *served_connection(const struct rcp_run *run);
 /* For each message of the request. */
 unsigned served_step_ms(const struct rcp_run *run);
 void served_turn(struct rcp_run *run, uint64_t now);
+/* The end has begun: the daemon counts, too. */
+void served_ending(struct rcp_run *run);
 void served_over(struct rcp_run *run);
 int local_start(struct rcp_run *run, struct rcp_err *err);
 bool local_turn(struct rcp_run *run);

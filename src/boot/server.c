@@ -12,7 +12,7 @@
 
 #define REQUEST_MS 30000 /* for the initiator to say what it wants */
 #define SWITCH_MS 60000	 /* to settle on TCP or the pipe */
-#define SWITCH_SERVED_MS 20000 /* the same in a daemon's child */
+#define SWITCH_GUARDED_MS 20000 /* the same where it is guarded */
 #define BOOT_NS	 (120 * RCP_SEC) /* for all of that, there */
 #define TLS_MS 5000
 
@@ -21,7 +21,7 @@ static void fail(struct rcp_run *run, const struct rcp_err *err)
 	run_end(run, err); /* the initiator is told, and tells its user */
 }
 
-#define NAMES_MOST (64u << 20) /* bytes of names that a daemon keeps for a client */
+#define NAMES_MOST (128u << 20) /* bytes that a client's names may take, where one is wary of it */
 
 /* More of the request is to come. Behind ssh nobody's place is taken, but who holds it says no more either. */
 static void expect_more(struct rcp_run *run, const char *what)
@@ -118,7 +118,7 @@ static void say_ready(struct rcp_run *run)
 	run->ready_said = true;
 	rcp_ctl_send(run->pipe, RCP_MSG_READY, &m);
 	rcp_wr_free(&w);
-	rcp_ctl_expect(run->pipe, run->served ? SWITCH_SERVED_MS : SWITCH_MS, "SWITCH");
+	rcp_ctl_expect(run->pipe, run_guarded(run) ? SWITCH_GUARDED_MS : SWITCH_MS, "SWITCH");
 }
 
 /* ---- the request ---- */
@@ -126,15 +126,13 @@ static void say_ready(struct rcp_run *run)
 static int take_excludes(struct rcp_request *q, struct rcp_span blob, struct rcp_err *err)
 {
 	struct rcp_rd rd = rcp_rd_of(blob.data, blob.len);
-	struct rcp_request list = {0};
 	struct rcp_rec_path rec;
 	int rc;
 
 	while ((rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0) {
-		if (request_add_path(&list, (const char *)rec.path.data, rec.path.len, err))
+		if (request_add_exclude(q, rec.path, err))
 			break;
 	}
-	q->excludes = list.paths;
 	return rc < 0 || rcp_err_is(err) ? -1 : 0;
 }
 
@@ -225,23 +223,42 @@ static void on_start(struct rcp_run *run, const struct rcp_msg_start *m)
 	talk_rdma_look(run);
 }
 
+/*
+ * What a name takes of memory here before it is copied: in the request and in the walk's tables, which know each by a
+ * key of 16 bytes (of pairs) or by two entries of a tree.
+ */
+static uint64_t name_cost(const struct rcp_run *run, size_t len)
+{
+	return run->req.flags & RCP_OPT_PAIRS ? len + 100 : 3 * len + 220;
+}
+
+static int take_names(struct rcp_run *run, struct rcp_span blob, struct rcp_err *err)
+{
+	struct rcp_rd rd = rcp_rd_of(blob.data, blob.len);
+	struct rcp_rec_path rec;
+	int rc = 0;
+
+	while (!rcp_err_is(err) && (rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0) {
+		run->names_bytes += name_cost(run, rec.path.len);
+		if (run_guarded(run) && run->names_bytes > NAMES_MOST)
+			rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "more names than are taken here in one copy");
+		else
+			request_add_path(&run->req, rec.path, err);
+	}
+	if (rc < 0)
+		rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
+	return (int)err->code;
+}
+
 static void on_names(struct rcp_run *run, const struct rcp_msg_names *m)
 {
-	struct rcp_rd rd = rcp_rd_of(m->paths.data, m->paths.len);
-	struct rcp_rec_path rec;
 	struct rcp_err err = {0};
-	int rc = 0;
 
 	if (!run->req.target || run->names_over || run->req.path_count > 10000000 || (!m->last && !m->paths.len)) {
 		out_of_turn(run, "names");
 		return;
 	}
-	run->names_bytes += m->paths.len;
-	if (run->served && run->names_bytes > NAMES_MOST)
-		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "more names than a daemon takes in one copy");
-	while (!rcp_err_is(&err) && (rc = rcp_rec_next(&rd, RCP_REC_PATH, &rec)) > 0)
-		request_add_path(&run->req, (const char *)rec.path.data, rec.path.len, &err);
-	if (rc < 0 || (m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count))
+	if (!take_names(run, m->paths, &err) && m->last && run->req.role == RCP_ROLE_SOURCE && !run->req.path_count)
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: malformed names");
 	if (m->last && run->served && !rcp_err_is(&err))
 		served_request(run, &err);
@@ -325,7 +342,7 @@ void server_greet(struct rcp_run *run)
 				  .software = rcp_span_str("rcp " RCP_VERSION)};
 
 	expect_more(run, "request");
-	run->boot_ns = run->served ? rcp_now_ns() + BOOT_NS : 0;
+	run->boot_ns = rcp_now_ns() + BOOT_NS; /* for who is guarded, which restrict_enter settles */
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 

@@ -43,7 +43,7 @@ void stall_turn(struct rcp_run *run, uint64_t now)
 	uint64_t moves = rcp_ctl_moved(run->ctl) +
 			 (run->sender ? rcp_sender_moved(run->sender) : rcp_receiver_moved(run->receiver));
 
-	rcp_ctl_set_works(run->ctl, works);
+	rcp_ctl_set_works(run->ctl, works, rcp_pool_moved(run->pool));
 	if (works || moves != run->stall_moves) {
 		run->stall_moves = moves;
 		reset(run, now);

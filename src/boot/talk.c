@@ -202,7 +202,7 @@ void talk_start(struct rcp_run *run)
 	rcp_ctl_set_peer_role(run->ctl, run->req.role == RCP_ROLE_SOURCE ? RCP_ROLE_SINK : RCP_ROLE_SOURCE);
 	rcp_ctl_keepalive(run->ctl, RUN_PING_MS, RUN_DEAD_MS);
 	talk_rdma_look(run);
-	run->wait_ns = rcp_now_ns() + (run->served ? TALK_SERVED_MS : TALK_WAIT_MS) * RCP_MS;
+	run->wait_ns = rcp_now_ns() + (run_guarded(run) ? TALK_GUARDED_MS : TALK_WAIT_MS) * RCP_MS;
 }
 
 /* ---- why it is not RDMA ---- */
@@ -413,7 +413,7 @@ static void boot_too_long(struct rcp_run *run, uint64_t now)
 {
 	struct rcp_err err = {0};
 
-	if (!run->boot_ns || now < run->boot_ns)
+	if (!run_guarded(run) || now < run->boot_ns)
 		return;
 	rcp_err_set(&err, RCP_E_CONNECT, ETIMEDOUT, "", run->host, "did not say in time what it wants");
 	run_fail(run, &err);

@@ -149,7 +149,8 @@ static int make_ctx(struct rcp_tls *tls, struct rcp_err *err)
 		return ssl_err(err, RCP_E_CONNECT, "SSL_CTX_set1_groups");
 	ERR_clear_error();
 	SSL_CTX_set_options(ctx,
-			    SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+			    SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+				    SSL_OP_CLEANSE_PLAINTEXT); /* a session's secret comes through it */
 	/* ALLOW_NO_DHE_KEX would give up forward secrecy; a configuration file may have set it. */
 	SSL_CTX_clear_options(ctx, SSL_OP_ALLOW_NO_DHE_KEX | SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);

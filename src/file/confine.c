@@ -1,11 +1,15 @@
 #include "file/confine.h"
 
+#include "base/pool.h"
 #include "file/beneath.h"
 #include "file/io.h"
+#include "file/part.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +27,13 @@ void rcp_confine(int root, const char *name, const char *what)
 bool rcp_confined(void)
 {
 	return root_fd >= 0;
+}
+
+bool rcp_confined_root(const struct stat *st)
+{
+	struct stat root;
+
+	return rcp_confined() && fstat(root_fd, &root) == 0 && rcp_io_same(&root, st);
 }
 
 const char *rcp_confined_name(void)
@@ -115,6 +126,22 @@ ssize_t rcp_place_readlink(int dirfd, const char *name, const char *whole, char 
 	return n;
 }
 
+bool rcp_place_hidden(int fd)
+{
+	char link[64], path[PATH_MAX + 1];
+	ssize_t n;
+
+	if (!rcp_confined())
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlinkat(AT_FDCWD, link, path, PATH_MAX);
+	path[n < 0 ? 0 : n] = 0;
+
+	const char *slash = strrchr(path, '/');
+
+	return slash && rcp_part_name_is_own(slash + 1);
+}
+
 int rcp_place_parent(const char *path, const char **leaf)
 {
 	return rcp_beneath_parent(root_fd, path, leaf);
@@ -149,14 +176,14 @@ static void *glob_open(const char *path)
 	return dir;
 }
 
-/* Without "." and "..": by them a pattern of a few words has as many answers as there are ways to and fro. */
+/* What other copies have not finished is nobody's to have. Without "." and "..": by them a pattern of a few words has as many answers as there are ways to and fro. */
 static struct dirent *glob_read(void *dir)
 {
 	struct dirent *d;
 
 	do
-		d = readdir(dir);
-	while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0));
+		d = rcp_work_unwanted() ? NULL : readdir(dir);
+	while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 || rcp_part_name_is_own(d->d_name)));
 	return d;
 }
 

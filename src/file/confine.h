@@ -20,6 +20,8 @@
  * messages, as "the module". Both borrowed. */
 void rcp_confine(int root, const char *name, const char *what);
 bool rcp_confined(void);
+/* Is that the root itself? Its mode, owner and times are whoever's who made it a root. */
+bool rcp_confined_root(const struct stat *st);
 const char *rcp_confined_name(void);
 const char *rcp_confined_what(void);
 
@@ -36,6 +38,8 @@ char *rcp_confine_path(const char *path, struct rcp_err *err);
  */
 int rcp_place_open(int dirfd, const char *name, const char *whole, int flags);
 int rcp_place_stat(int dirfd, const char *name, const char *whole, bool follow, struct stat *st);
+/* Confined only: is the file that a symlink has led to one of rcp's own (part.h)? */
+bool rcp_place_hidden(int fd);
 /* As readlink(2). */
 ssize_t rcp_place_readlink(int dirfd, const char *name, const char *whole, char *buf, size_t size);
 int rcp_place_mkdir(const char *path, mode_t mode);

@@ -1,5 +1,6 @@
 #include "file/io.h"
 
+#include "base/pool.h"
 #include "file/confine.h"
 
 #include <errno.h>
@@ -136,6 +137,15 @@ ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset)
 		end = odd;
 	}
 	return (ssize_t)(done < len ? done : len);
+}
+
+bool rcp_io_stopped(uint64_t len, const char *object, struct rcp_err *err)
+{
+	rcp_work_moved(len);
+	if (!rcp_work_unwanted())
+		return false;
+	rcp_err_set(err, RCP_E_LINK, 0, "", object, "the copy ended while it was read back");
+	return true;
 }
 
 void rcp_io_close(int *fd)

@@ -33,6 +33,9 @@ ssize_t rcp_io_pread_direct(int fd, void *buf, size_t len, uint64_t offset);
 /* ftruncate that is not interrupted: 0, or -1 with errno. */
 int rcp_io_truncate(int fd, uint64_t size);
 
+/* The job is not wanted any more: sets RCP_E_LINK, and what was begun stays for a rerun. False: go on. len: just read. */
+bool rcp_io_stopped(uint64_t len, const char *object, struct rcp_err *err);
+
 /* Closes and sets -1; -1 is fine. Keeps errno. */
 void rcp_io_close(int *fd);
 

@@ -53,7 +53,25 @@ bool rcp_part_name_is_own(const char *leaf)
 	return false;
 }
 
-static int refuse_own(const char *shown, struct rcp_err *err)
+bool rcp_part_path_is_own(const char *path)
+{
+	char name[NAME_MAX + 1];
+
+	while (*path) {
+		size_t len = strcspn(path, "/");
+
+		if (len && len < sizeof(name)) {
+			memcpy(name, path, len);
+			name[len] = 0;
+			if (rcp_part_name_is_own(name))
+				return true;
+		}
+		path += len + (path[len] == '/');
+	}
+	return false;
+}
+
+int rcp_part_refuse(const char *shown, struct rcp_err *err)
 {
 	rcp_err_set(err, RCP_E_PARTIAL, 0, "open", shown,
 		    "names like this are kept for rcp's own partial files: left out");
@@ -73,7 +91,7 @@ int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_ke
 				   "a name that is not taken from a peer: %s", why);
 	leaf = strrchr(path, '/');
 	if (rcp_part_name_is_own(leaf ? leaf + 1 : path))
-		return refuse_own(shown, err);
+		return rcp_part_refuse(shown, err);
 	part->dir = kept ? rcp_kept_parent(kept, root, path, &leaf) : rcp_beneath_parent(root, path, &leaf);
 	if (part->dir < 0) {
 		int e = errno;

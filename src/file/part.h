@@ -37,6 +37,10 @@ struct rcp_part {
 #define RCP_DONE_SUFFIX	   ".rcp-done" /* done.h */
 #define RCP_MAKE_SUFFIX	   ".rcp-make" /* links, FIFOs, devices on their way to their name */
 bool rcp_part_name_is_own(const char *leaf);
+/* The same of any name in a path. */
+bool rcp_part_path_is_own(const char *path);
+/* RCP_E_PARTIAL: such a name is not copied. */
+int rcp_part_refuse(const char *shown, struct rcp_err *err);
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
 /* Split path and open its directory. A name that could be a partial file's is refused. dir and fd are -1 before and after a failure. kept: NULL, or

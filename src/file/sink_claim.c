@@ -38,7 +38,7 @@ static void on_claim(void *arg, const struct rcp_claim *claim)
 }
 
 /* Is the chunk on disk what the journal says? */
-static bool claim_holds(struct rcp_sink *s, uint64_t index, uint8_t *buf)
+static bool claim_holds(struct rcp_sink *s, uint64_t index, uint8_t *buf, struct rcp_err *err)
 {
 	uint64_t at = index * s->chunk_bytes, end = at + rcp_sink_cell(s, index);
 	uint32_t crc = 0;
@@ -50,6 +50,8 @@ static bool claim_holds(struct rcp_sink *s, uint64_t index, uint8_t *buf)
 			return false;
 		crc = rcp_crc32(crc, buf, want);
 		at += want;
+		if (rcp_io_stopped(want, s->shown, err))
+			return false;
 	}
 	return crc == atomic_load_explicit(&s->crc[index], memory_order_relaxed);
 }
@@ -62,10 +64,10 @@ static int check_claims(struct rcp_sink *s, struct rcp_err *err)
 	if (!buf)
 		return rcp_io_fail(err, ENOMEM, "malloc", s->shown);
 	posix_fadvise(s->part.fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	for (uint64_t i = 0; i < s->chunks; i++) {
+	for (uint64_t i = 0; i < s->chunks && !rcp_err_is(err); i++) {
 		if (!bit_get(s->claimed, i))
 			continue;
-		if (claim_holds(s, i, buf)) {
+		if (claim_holds(s, i, buf, err)) {
 			rcp_sink_note(s, i, atomic_load_explicit(&s->crc[i], memory_order_relaxed));
 			bit_set(s->have, i);
 			s->resumed_bytes += rcp_sink_cell(s, i);
@@ -76,6 +78,8 @@ static int check_claims(struct rcp_sink *s, struct rcp_err *err)
 	}
 	posix_fadvise(s->part.fd, 0, 0, POSIX_FADV_NORMAL);
 	free(buf);
+	if (rcp_err_is(err))
+		return (int)err->code;
 	if (wrong)
 		rcp_sink_set_remark(s,
 				    "%" PRIu64 " chunks of the partial file were not what its "

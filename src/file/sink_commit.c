@@ -52,7 +52,7 @@ static ssize_t reader_read(const struct rcp_part *part, struct reader *r, size_t
 
 /* The CRC of `len` bytes at `at`. A short read is the hole at the end that commit has not made yet. */
 static int reader_crc(const struct rcp_part *part, struct reader *r, uint64_t at, uint64_t len,
-		      uint32_t *crc)
+		      struct rcp_err *err, uint32_t *crc)
 {
 	uint64_t end = at + len;
 
@@ -62,7 +62,9 @@ static int reader_crc(const struct rcp_part *part, struct reader *r, uint64_t at
 		ssize_t n = reader_read(part, r, want, at);
 
 		if (n < 0)
-			return -1;
+			return rcp_io_fail(err, errno, "pread", part->shown);
+		if (rcp_io_stopped((uint64_t)n, part->shown, err))
+			return (int)err->code;
 		*crc = rcp_crc32(*crc, r->buf, (size_t)n);
 		if ((size_t)n < want)
 			*crc = rcp_crc32_combine(*crc, rcp_crc32_zeros(end - at - (uint64_t)n),
@@ -78,8 +80,8 @@ static int reader_expect(const struct rcp_part *part, struct reader *r, uint64_t
 {
 	uint32_t crc;
 
-	if (reader_crc(part, r, at, len, &crc) < 0)
-		return rcp_io_fail(err, errno, "pread", part->shown);
+	if (reader_crc(part, r, at, len, err, &crc))
+		return (int)err->code;
 	if (crc == want)
 		return 0;
 	rcp_err_set(err, RCP_E_INTEGRITY, 0, "verify", part->shown,

@@ -83,6 +83,8 @@ static int source_start(struct rcp_source *s, const struct rcp_file_id *expect, 
 		return rcp_io_fail(err, errno, "open", s->path);
 	if (fstat(s->fd, &st) < 0)
 		return rcp_io_fail(err, errno, "fstat", s->path);
+	if (rcp_place_hidden(s->fd))
+		return rcp_err_set(err, RCP_E_PARTIAL, 0, "open", s->path, "leads to one of rcp's own partial files: left out");
 	if (!S_ISREG(st.st_mode))
 		return rcp_err_set(err, RCP_E_PARTIAL, 0, "open", s->path, "not a regular file");
 	s->id = id_of(&st);

@@ -43,7 +43,7 @@ static int make_writable(int dir, const char *leaf, bool made, const char *shown
 	/* Where the owner is another, or the file system has no modes, the first file in it says
 	 * what is missing. */
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	if ((st.st_mode & 07777u) != want && st.st_uid == geteuid() && chmod(link, want) < 0 &&
+	if ((st.st_mode & 07777u) != want && st.st_uid == geteuid() && !rcp_confined_root(&st) && chmod(link, want) < 0 &&
 	    rcp_io_code(errno) == RCP_E_IO)
 		rcp_io_fail(err, errno, "chmod", shown);
 	rcp_io_close(&fd);
@@ -124,7 +124,7 @@ int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct
 		rcp_io_fail(err, errno, "fstat", shown);
 	if (!meta->set_times && !meta->set_owner)
 		final.mode |= st.st_mode & S_ISGID; /* the parent's gift */
-	if (!rcp_err_is(err) && (meta->set_times || meta->set_owner || is_ours(&st)))
+	if (!rcp_err_is(err) && (meta->set_times || meta->set_owner || is_ours(&st)) && !rcp_confined_root(&st))
 		rcp_meta_apply(fd, shown, &final, err, lost);
 	if (sync && !rcp_err_is(err) && fsync(fd) < 0)
 		rcp_io_fail(err, errno, "fsync directory", shown);

@@ -2,6 +2,7 @@
 #include "file/beneath.h"
 #include "file/confine.h"
 #include "file/io.h"
+#include "file/part.h"
 #include "file/walk_int.h"
 
 #include <errno.h>
@@ -53,6 +54,8 @@ static int begin(struct rcp_walk *w, const char *path, struct rcp_walk_item *ite
 
 	if (name_argument(w, path, &had_slash, err))
 		return -1;
+	if (rcp_confined() && rcp_part_path_is_own(w->open))
+		return rcp_part_refuse(path, err), -1;
 	if (had_slash && rcp_place_stat(AT_FDCWD, w->open, w->open, true, &st) == 0 && !S_ISDIR(st.st_mode))
 		return rcp_walk_fail(w, err, ENOTDIR, "stat");
 	/* A slash behind a symlink means what it leads to, as everywhere. */
@@ -223,6 +226,11 @@ int rcp_walk_pair(struct rcp_walk *w, struct rcp_walk_item *item, struct rcp_err
 		w->pair = normalise(*w->paths++, err);
 		if (!w->pair)
 			return -1;
+		if (rcp_confined() && rcp_part_path_is_own(w->pair)) {
+			rcp_part_refuse(w->pair, err);
+			pair_drop(w);
+			return -1;
+		}
 		if (rcp_walk_listed(w)) {
 			pair_drop(w);
 			return 0;

@@ -1,6 +1,7 @@
 /* Directories being read: a stack of frames, names in sorted batches. */
 #include "file/confine.h"
 #include "file/io.h"
+#include "file/part.h"
 #include "file/walk_int.h"
 
 #include <dirent.h>
@@ -51,6 +52,12 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0));
 }
 
+/* Who is confined serves several, and what another one's copy has not finished is not for this one. */
+static bool is_hidden(const char *name)
+{
+	return is_dots(name) || (rcp_confined() && rcp_part_name_is_own(name));
+}
+
 /* One kernel buffer of names more. 0, or -1 with errno; *end at the end of the directory. */
 static int read_some(struct rcp_frame *f, bool *end)
 {
@@ -61,7 +68,7 @@ static int read_some(struct rcp_frame *f, bool *end)
 	for (ssize_t at = 0; at < n;) {
 		const struct dirent64 *d = (const void *)(buf + at);
 
-		if (!is_dots(d->d_name) && !names_add(&f->names, d->d_name)) {
+		if (!is_hidden(d->d_name) && !names_add(&f->names, d->d_name)) {
 			errno = ENOMEM;
 			return -1;
 		}

@@ -3,6 +3,8 @@
  *   listen        is not allowed
  *   CALL PATH     pread, fsync, fdatasync give EIO for files with PATH in their name
  *   flip PATH     pwrite puts one bit down wrong
+ *   slow PATH     pread takes 150 ms
+ *   hang PATH     pread does not come back
  * E2E_FROM: only from this byte on.
  *
  * E2E_PROXY: rcp's own TCP connections go to this port of 127.0.0.1; the one that was meant is put into the file
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The name that the headers make of a call where off_t is 64 bits wide. */
@@ -70,6 +73,10 @@ ssize_t pread(int fd, void *buf, size_t len, off_t at)
 
 	if (!next)
 		*(void **)(void *)&next = real(WIDE("pread"));
+	if (strikes("slow", fd))
+		nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+	while (reaches(at, len) && strikes("hang", fd))
+		pause();
 	if (reaches(at, len) && strikes("pread", fd)) {
 		errno = EIO;
 		return -1;

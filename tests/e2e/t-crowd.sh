@@ -255,7 +255,26 @@ crowd() {
 	start_daemon
 }
 
+# A child that was taken over writes no more than its lines into the log, and no line of another's.
+chatter() {
+	printf '#!/bin/sh\nexec env RCP_TEST_CHATTER=200 "%s" "$@"\n' "$RCP_HOOKS" >bin/chatty
+	chmod +x bin/chatty
+	stop_daemon
+	daemon_program=$dir/bin/chatty start_daemon
+	d src/f "$(url mod/c)"
+	rc_is 0
+	all_gone
+	logged ': line 16\n\x1b[31mrcp --daemon: forged'
+	is 'lines' "$(grep -c ': line ' log)" 16
+	! grep -q '^rcp --daemon: forged' log || fail 'a line was forged'
+	! grep -q $'\033' log || fail 'an escape in the log'
+	rm mod/c
+	stop_daemon
+	start_daemon
+}
+
 t 'no faster than the module allows' limited
+t 'a child that says too much' chatter
 t 'clients that stall' stalls
 t 'clients that stall late' late_stalls
 t 'a ring larger than agreed' large_ring

@@ -353,6 +353,75 @@ partly() {
 	rm -r mod/tree
 }
 
+# What another client has not finished is not to be had: not listed, not by name, not by a link to it.
+others_state() {
+	local n
+
+	mkdir -p mod/d
+	for n in .x.rcp-part .x.rcp-journal .x.rcp-make .0123abcd.rcp-done d/.y.rcp-new d/.y.rcp-part; do echo 'the secret' >"mod/$n"; done
+	echo mine >mod/d/.mine.rcp
+	ln -s .x.rcp-part mod/link
+	ln -s d/.y.rcp-part mod/deep
+	[ -z "$user" ] || chown -hR "$user" mod
+	d -r "$(url mod)" dst/
+	rc_is 1
+	err_has './link' './deep' "leads to one of rcp's own partial files"
+	err_lacks .rcp-
+	is 'files' "$(cd dst && find . -type f)" ./mod/d/.mine.rcp
+	for n in .x.rcp-part d/.y.rcp-part .0123abcd.rcp-done d/../.x.rcp-part ./.x.rcp-journal/ .x.rcp-part/x .none.rcp-part 'd/*' '.[x]*' '*/.y.rcp-p*'; do
+		rm -rf dst && mkdir dst
+		d "$(url "mod/$n")" dst/
+		[ "$n" = 'd/*' ] || [ "$rc" = 1 ] || fail "status $rc for $n"
+		! grep -rqs 'the secret' dst || fail "$n was given away"
+		[[ $n != *'*'* ]] || err_lacks .y.rcp-part:
+	done
+	d "$(url 'mod/.*')" dst/
+	err_lacks .rcp-part:
+	d "$(url mod/.none.rcp-part)" dst/
+	err_has "rcp's own partial files"
+	for n in .x.rcp-part d/.y.rcp-part link; do
+		echo "$n" >names
+		d --files-from=names "$(url mod)" dst/
+		rc_is 1
+		! grep -rqs 'the secret' dst || fail "$n was given away by a list"
+		[ "$n" = link ] || err_has 'names like this are kept'
+	done
+	d -a "$(url mod/link)" dst/ # as what it is
+	rc_is 0
+	is 'link' "$(readlink dst/link)" .x.rcp-part
+	rm -r mod/d mod/.x.* mod/.0* mod/link mod/deep
+}
+
+# The module's own directory is the administrator's, whatever -p and -a would make of it. What is in it is the client's.
+own_root() {
+	local before flag at
+
+	mkdir src/root src/root/in
+	chmod 700 src/root && chmod 705 src/root/in
+	touch -d 2001-02-03 src/root
+	ln -sfn . mod/self
+	chmod 750 mod
+	before=$(stat -c '%a %u %g' mod)
+	for flag in -rp -a -r; do
+		for at in mod/ mod/. mod/self/; do
+			d "$flag" src/root/. "$(url "$at")"
+			rc_is 0
+			is "the module's directory after $flag to $at" "$(stat -c '%a %u %g' mod)" "$before"
+			[ "$(stat -c %y mod)" != "$(stat -c %y src/root)" ] || fail "its time was set by $flag to $at"
+			[ "$flag" = -r ] || mode_is mod/in 705
+			rm -r mod/in
+		done
+	done
+	mkdir src/self && chmod 711 src/self
+	d -rp src/self "$(url mod/)" # through the link
+	is "the module's directory, by a link in it" "$(stat -c '%a %u %g' mod)" "$before"
+	chmod 350 mod # to make it writable is not the client's, either
+	d -rp src/self "$(url mod/)"
+	mode_is mod 350
+	chmod 755 mod
+	rm -r mod/self src/root src/self
+}
+
 # ---- what a child is ----
 
 humble() {
@@ -376,6 +445,37 @@ humble() {
 	all_gone
 	logged 'module mod, put h'
 	rm -f mod/.h.*
+}
+
+# A module that root serves is still no way to devices, nor to programs with capabilities.
+rooted() {
+	local before=$user
+
+	is_root && have setcap && have getcap || { skip 'it takes root and setcap'; return; }
+	mkdir src/rooted && cp src/tree/s1 src/rooted/capped
+	mknod src/rooted/null c 1 3 && setcap cap_net_raw+ep src/rooted/capped || { skip 'no devices or capabilities here'; rm -r src/rooted; return; }
+	chmod 4755 src/rooted/capped && setcap cap_net_raw+ep src/rooted/capped
+	stop_daemon
+	user=root
+	start_daemon
+	d -a src/rooted "$(url mod/)"
+	rc_is 1
+	err_has 'null' 'no device is made in the module' 'capped'
+	absent mod/rooted/null
+	same src/tree/s1 mod/rooted/capped
+	is 'capabilities of the source' "$(getcap src/rooted/capped | wc -l)" 1
+	is 'capabilities' "$(getcap mod/rooted/capped)" ''
+	mode_is mod/rooted/capped 755
+	d_start --bwlimit=20M --json src/big "$(url mod/h)"
+	await 30 moved 10000000 || fail 'nothing moves'
+	is 'capabilities beyond those over files' "$((16#$(awk '/^CapEff/ {print $2}' "/proc/$(children | tail -n 1)/status") & ~16#401f))" 0
+	kill -INT "$copy"
+	reap 20 "$copy"
+	all_gone
+	rm -rf mod/rooted mod/.h.* src/rooted
+	user=$before
+	stop_daemon
+	start_daemon
 }
 
 # ---- signals ----
@@ -568,7 +668,10 @@ t 'a link swapped in while a tree is read' swapped
 t 'a link swapped in while a tree is written' swapped_to_write
 t 'setuid bits are dropped, and it is said' special_modes
 t 'why files failed is in the log' partly
+t "the module's own directory" own_root
+t "what other clients have not finished" others_state
 t 'a child has no privileges' humble
+t "a module of root's" rooted
 t 'SIGHUP: a good and a bad configuration' reloaded
 t 'SIGTERM in the middle of a copy; run again' terminated
 t 'the daemon started again under a copy' restarted

@@ -199,6 +199,33 @@ sink_by_itself() {
 	rm data/big way
 }
 
+# As for a module of the daemon's (t-daemon.sh, evil daemon): its directory is not the client's to change, nor are partial
+# files to be had.
+like_a_module() {
+	local before
+
+	chmod 750 data
+	chmod 700 src/tree
+	before=$(stat -c '%a %u %g' data)
+	as both -a src/tree/. box:
+	rc_is 0
+	is "the directory's own" "$(stat -c '%a %u %g' data)" "$before"
+	chmod 755 src/tree
+	mkdir data/part
+	echo 'the secret' >data/part/.x.rcp-part
+	echo mine >data/part/y
+	ln -s .x.rcp-part data/part/link
+	as ro -r box:part dst/
+	rc_is 1
+	err_has "leads to one of rcp's own partial files"
+	is 'files' "$(find dst -type f)" dst/part/y
+	as ro box:part/.x.rcp-part dst/
+	rc_is 1
+	err_has "rcp's own partial files"
+	! grep -rqs 'the secret' dst || fail 'it was given away'
+	rm -rf data/part data/s[0-9]* data/link data/sub/f
+}
+
 refused_by_itself() {
 	as none box:f dst/
 	rc_is 3
@@ -224,6 +251,7 @@ t "the client's own command counts for nothing" words_ignored
 t 'setuid bits are dropped, and it is said once' special_modes
 t 'what the server gives up' given_up
 t 'what one without --restrict gives up' sink_by_itself
+t 'its directory, and partial files' like_a_module
 t 'a directory that is not there' refused_by_itself
 t '--restrict where it can not be' on_the_command_line
 end

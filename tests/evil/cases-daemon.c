@@ -1,5 +1,5 @@
-/* An evil client against a daemon: keys and proofs, requests out of turn, connections held open. The daemon must
- * serve an honest one after each. */
+/* An evil client against a daemon: keys and proofs, requests out of turn, connections held open, more than there is. The
+ * daemon must serve an honest one after each. The last also against rcp --server --restrict. */
 #include "evil.h"
 
 #include "base/clock.h"
@@ -18,6 +18,7 @@
 static const char *rcp_program;
 static char top[600];
 static uint16_t port;
+static pid_t daemon_pid, looked_at; /* looked_at: whose memory is */
 static uint8_t key[RCP_TLS_KEY];
 static unsigned number, bad;
 
@@ -240,6 +241,167 @@ static bool raw(struct evil *e)
 	return hangs_up(e);
 }
 
+/* How often is it in the process' memory? -1: it can't be looked at. */
+static int occurrences(pid_t pid, const uint8_t *what, size_t len)
+{
+	static uint8_t piece[(1 << 20) + 64];
+	char path[64], line[500], rights[8];
+	unsigned long from, to;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *maps = fopen(path, "r");
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	int mem = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (!maps || mem < 0)
+		n = -1;
+	while (n >= 0 && fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) != 3 || rights[1] != 'w')
+			continue;
+		for (unsigned long at = from; at < to; at += 1 << 20) {
+			size_t want = to - at < sizeof(piece) ? to - at : sizeof(piece);
+			ssize_t got = pread(mem, piece, want, (off_t)at);
+			const uint8_t *p = piece, *end = piece + (got > 0 ? got : 0);
+
+			/* The last bytes of a piece are the next one's first. */
+			while ((p = memmem(p, (size_t)(end - p), what, len)) && p - piece < 1 << 20) {
+				n++;
+				p++;
+			}
+		}
+	}
+	if (maps)
+		fclose(maps);
+	if (mem >= 0)
+		close(mem);
+	return n;
+}
+
+/* START's secret: in the run, and nowhere else, as soon as START has been read and nothing has followed it. */
+static bool secret_once(struct evil *e)
+{
+	int n = 0;
+
+	e->start.target = rcp_span_str("");
+	evil_say_start(e);
+	for (int i = 0; i < 10 && n >= 0; i++) { /* START is read by then, or there is none */
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		n = occurrences(looked_at, e->secret, sizeof(e->secret));
+	}
+	if (n < 0)
+		printf("# its memory can't be looked at: not by who is not root\n");
+	else if (n != 1)
+		printf("# the secret is in its memory %d times\n", n);
+	return n < 0 || n == 1;
+}
+
+static bool as_client(struct evil *e)
+{
+	struct rcp_msg_module m = {.name = rcp_span_str("m")};
+
+	if (!evil_tls(e, evil_dial(port), false, "eve", key))
+		return false;
+	e->ctl = &e->tcp;
+	evil_say(e, RCP_MSG_HELLO, &e->hello);
+	evil_say(e, RCP_MSG_MODULE, &m);
+	return true;
+}
+
+/* 0: none; -1: this kernel does not tell. */
+static pid_t only_child(pid_t pid)
+{
+	char path[64], text[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	FILE *f = fopen(path, "r");
+
+	if (!f)
+		return -1;
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	return (pid_t)atoi(text);
+}
+
+static bool secret(struct evil *e)
+{
+	if (!as_client(e) || !evil_await(e, RCP_MSG_HELLO))
+		return false;
+	looked_at = only_child(daemon_pid);
+	if (looked_at < 0)
+		printf("# the kernel does not tell whose children are whose\n");
+	bool good = looked_at < 0 || (looked_at > 0 && secret_once(e));
+
+	evil_hang_up(e);
+	return good;
+}
+
+static bool rings(struct evil *e)
+{
+	bool good = as_client(e) && guard_rings(e);
+
+	evil_hang_up(e);
+	return good;
+}
+
+static bool names(struct evil *e)
+{
+	bool good = as_client(e) && guard_names(e);
+
+	evil_hang_up(e);
+	return good;
+}
+
+/* rcp --server --restrict, which has to end with its pipe; memory beyond what is granted is told. */
+static bool restricted(struct evil *e, bool (*act)(struct evil *), long most_kib)
+{
+	char dir[700], log[700];
+	const char *argv[] = {rcp_program, "--server", dir, NULL};
+	struct victim v = {.argv = argv, .cwd = top, .err = log};
+	int to[2], from[2];
+
+	snprintf(dir, sizeof(dir), "--restrict=%s/w/target", top);
+	snprintf(log, sizeof(log), "%s/log/restricted", top);
+	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0)
+		return false;
+	v.in_fd = to[0];
+	v.out_fd = from[1];
+	if (!victim_start(&v))
+		return false;
+	close(to[0]);
+	close(from[1]);
+	fcntl(to[1], F_SETFL, O_NONBLOCK);
+	fcntl(from[0], F_SETFL, O_NONBLOCK);
+	e->pipe = (struct evil_chan){.rfd = from[0], .wfd = to[1]};
+	looked_at = v.pid;
+	bool good = evil_greet(e) && act(e);
+
+	evil_hang_up(e);
+	if (victim_wait(&v, 25) >= 1000)
+		good = printf("# it does not end\n") < 0;
+	printf("# %ld KiB of memory of %ld\n", v.peak_kib, most_kib);
+	if (v.peak_kib > most_kib && !getenv("EVIL_SANITIZED"))
+		good = false;
+	return good;
+}
+
+static bool rings_restricted(struct evil *e)
+{
+	return restricted(e, guard_rings, 600 << 10);
+}
+
+/* 128 MiB for names, and what an rcp takes at rest. */
+static bool names_restricted(struct evil *e)
+{
+	return restricted(e, guard_names, (128 + 24) << 10);
+}
+
+static bool secret_restricted(struct evil *e)
+{
+	return restricted(e, secret_once, 64 << 10);
+}
+
 static const struct daemon_case cases[] = {
 	{"proof: a wrong key", NULL, proves, 0},
 	{"proof: an unknown name", NULL, proves, 1},
@@ -257,6 +419,15 @@ static const struct daemon_case cases[] = {
 	{"half-open: nothing", NULL, raw, 0},
 	{"half-open: half a ClientHello", NULL, raw, 1},
 	{"garbage", NULL, raw, 2},
+	{"START's secret", NULL, secret, 0},
+	{"START's secret, restricted", NULL, secret_restricted, 0},
+	{"rings side by side", NULL, rings, 0},
+	{"rings side by side, restricted", NULL, rings_restricted, 0},
+	{"more names of a list than it takes", "more names than are taken here", names, 2},
+	{"more names of a list than it takes, restricted", "more names than are taken here", names_restricted, 2},
+	{"more arguments than it takes, restricted", "more names than are taken here", names_restricted, 3},
+	{"as many names of a list as it takes", NULL, names_restricted, 0},
+	{"as many arguments as it takes", NULL, names_restricted, 1},
 };
 
 static void run_case(const struct daemon_case *d)
@@ -316,6 +487,7 @@ int evil_daemon_main(const char *rcp, const char *dir, const char *only)
 	read_key();
 	if (!start_daemon(&v, argv, log))
 		die("the daemon does not start");
+	daemon_pid = v.pid;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (!only || strstr(cases[i].name, only))
 			run_case(&cases[i]);

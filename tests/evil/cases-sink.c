@@ -302,6 +302,9 @@ static void bad_ring(struct evil *e)
 	case 8:
 		m.generation = 0;
 		break;
+	case 9:
+		m.slots++;
+		break;
 	}
 	evil_say(e, RCP_MSG_LINK_RING, &m);
 	if (e->c->arg == 7)
@@ -517,6 +520,7 @@ const struct evil_case evil_sink_cases[] = {
 
 	{"ring: no slots", bad_ring, 3, BROKE, ALL_LINKS, .arg = 0},
 	{"ring: 2^32 - 1 slots", bad_ring, 3, BROKE, ALL_LINKS, .arg = 1},
+	{"ring: a slot more than agreed", bad_ring, 3, BROKE, ALL_LINKS, .arg = 9},
 	{"ring: other chunks than agreed", bad_ring, 3, BROKE, .arg = 2},
 	{"ring: chunks of 2 GiB", bad_ring, 3, BROKE, .arg = 3},
 	{"ring: slots too small", bad_ring, 3, BROKE, ALL_LINKS, .arg = 4},

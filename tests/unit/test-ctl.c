@@ -369,7 +369,7 @@ static void one_that_is_gone(void **state)
 	rcp_ctl_wake(NULL);
 	rcp_ctl_set_ops(NULL, NULL, NULL);
 	rcp_ctl_expect(NULL, 1, "a word");
-	rcp_ctl_set_works(NULL, true);
+	rcp_ctl_set_works(NULL, true, 0);
 	assert_false(rcp_ctl_peer_works(NULL));
 	assert_int_equal(rcp_ctl_moved(NULL), 0);
 	assert_int_equal(rcp_ctl_export(NULL, "label", secret, sizeof(secret), &no_tls), RCP_E_LINK);

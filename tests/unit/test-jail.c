@@ -2,11 +2,15 @@
 #include "boot/jail.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 #include "tmpdir.h"
 
@@ -155,6 +159,157 @@ static int entered(void)
 	return opens("f", O_RDONLY) ? 0 : 5; /* the module is where it is */
 }
 
+/* What /proc says of this process in one line of `status`, as a number of 16 digits. */
+static unsigned long long of_status(const char *key)
+{
+	char line[256];
+	unsigned long long value = ~0ull;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, key, strlen(key)) == 0)
+			value = strtoull(line + strlen(key) + 1, NULL, 16);
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+static bool no_capability(void)
+{
+	return !of_status("CapPrm") && !of_status("CapEff") && !of_status("CapInh") && !of_status("CapAmb");
+}
+
+/* Nobody, with what systemd's AmbientCapabilities leave to such a daemon. */
+static int become_capable(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	const uint32_t one = 1u << CAP_DAC_READ_SEARCH;
+	struct __user_cap_data_struct caps[2] = {{.permitted = one, .effective = one, .inheritable = one}};
+
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) ||
+	    setresuid(NOBODY, NOBODY, NOBODY) || syscall(SYS_capset, &head, caps) ||
+	    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH, 0, 0))
+		return -1;
+	return of_status("CapAmb") == one && opens("shut/in", O_RDONLY | O_DIRECTORY) ? 0 : -1;
+}
+
+static int ambient(void)
+{
+	struct rcp_module m = {.name = (char[]){"mod"}, .writable = true, .uid = NOBODY, .gid = NOBODY};
+	struct rcp_err err = {0};
+	char remark[128], here[4096];
+
+	m.path = realpath("mod", here);
+	if (become_capable())
+		return 1;
+	if (rcp_jail_enter(&m, &err, remark, sizeof(remark)))
+		return 2;
+	return no_capability() ? 0 : 3;
+}
+
+static int ambient_restricted(void)
+{
+	struct rcp_err err = {0};
+	char remark[128];
+
+	if (become_capable())
+		return 1;
+	if (rcp_jail_restrict("mod", true, &err, remark, sizeof(remark)))
+		return 2;
+	return no_capability() ? 0 : 3;
+}
+
+/* A module of root's: any file, but no device and no capability of a file, whatever Landlock knows. */
+static int rooted(void)
+{
+	static const char cap[20] = {1, 0, 0, 2, 2}; /* revision 2, effective: CAP_DAC_OVERRIDE */
+	struct rcp_module m = {.name = (char[]){"mod"}, .writable = true};
+	struct rcp_err err = {0};
+	char remark[128], here[4096];
+
+	m.path = realpath("mod", here);
+	if (setxattr("mod/f", "security.capability", cap, sizeof(cap), 0) || mknod("mod/dev0", S_IFCHR | 0600, makedev(1, 3)))
+		return 99; /* not even now */
+	if (rcp_jail_enter(&m, &err, remark, sizeof(remark)))
+		return 1;
+	if (of_status("CapEff") & (1u << CAP_MKNOD | 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID))
+		return 2;
+	if (of_status("CapEff") >> 31 & 1) /* CAP_SETFCAP */
+		return 3;
+	if (setxattr("f", "security.capability", cap, sizeof(cap), 0) == 0 || errno != EPERM)
+		return 4;
+	if (mknod("dev", S_IFCHR | 0600, makedev(1, 3)) == 0)
+		return 5;
+	return chown("f", NOBODY, NOBODY) || chmod("f", 0) || !opens("f", O_RDWR) ? 6 : 0;
+}
+
+/* As nobody: can this process' memory and environment be had? */
+static bool looked_at(pid_t pid)
+{
+	char path[64];
+	bool seen = false;
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, (const char *[]){"environ", "mem", "maps"}[i]);
+		seen |= opens(path, O_RDONLY);
+	}
+	return seen || ptrace(PTRACE_ATTACH, pid, NULL, NULL) == 0;
+}
+
+/* hide: 0: not at all; 1: as the daemon does it; 2: as a child that serves a module. */
+static int seen_by_others(int hide)
+{
+	struct rcp_module m = {.name = (char[]){"mod"}, .uid = NOBODY, .gid = NOBODY};
+	struct rcp_err err = {0};
+	char remark[128], here[4096], c;
+	int ready[2], status, seen;
+	pid_t pid;
+
+	m.path = realpath("mod", here);
+	if (pipe(ready) || (pid = fork()) < 0)
+		return 10;
+	if (pid == 0) {
+		if (hide != 2 && (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
+			_exit(1);
+		if (hide != 2)
+			prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* what a change of user took */
+		if (hide == 1)
+			rcp_jail_hide();
+		if (hide == 2 && rcp_jail_enter(&m, &err, remark, sizeof(remark)))
+			_exit(1);
+		if (write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	if (read(ready[0], &c, 1) != 1 || setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY))
+		return 11;
+	pid_t looker = fork();
+
+	if (looker == 0)
+		_exit(setresuid(NOBODY, NOBODY, NOBODY) ? 12 : looked_at(pid));
+	waitpid(looker, &status, 0);
+	seen = WIFEXITED(status) ? WEXITSTATUS(status) : 13;
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return seen;
+}
+
+static int open_to_all(void)
+{
+	return seen_by_others(0);
+}
+
+static int daemon_hidden(void)
+{
+	return seen_by_others(1);
+}
+
+static int child_hidden(void)
+{
+	return seen_by_others(2);
+}
+
 static int not_for_nobody(void)
 {
 	struct rcp_module m = {.name = (char[]){"shut"}, .uid = NOBODY, .gid = NOBODY};
@@ -215,9 +370,9 @@ static void a_login_restricted(void **state)
 	assert_int_equal(rc, 0);
 }
 
-static void all_given_up(void **state)
+/* Can nobody get to where the test works? Skips otherwise. */
+static void way_for_nobody(void)
 {
-	(void)state;
 	if (geteuid() != 0)
 		TMP_SKIP("only root can become another user");
 	for (char *at = strchr(tmp_path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -231,6 +386,44 @@ static void all_given_up(void **state)
 			TMP_SKIP("nobody can't get to %s", tmp_path);
 	}
 	assert_int_equal(chmod(tmp_path, 0755), 0);
+}
+
+static void no_capabilities_left(void **state)
+{
+	(void)state;
+	way_for_nobody();
+	assert_int_equal(in_child(ambient), 0);
+	assert_int_equal(in_child(ambient_restricted), 0);
+}
+
+static void root_with_little(void **state)
+{
+	int rc;
+
+	(void)state;
+	way_for_nobody();
+	rc = in_child(rooted);
+	if (rc == 99)
+		TMP_SKIP("root can't make devices or set capabilities of files here");
+	assert_int_equal(rc, 0);
+}
+
+static void not_to_be_looked_at(void **state)
+{
+	(void)state;
+	way_for_nobody();
+	if (in_child(open_to_all) != 1)
+		TMP_SKIP("no process of one's own can be looked at here");
+#ifndef __SANITIZE_ADDRESS__
+	assert_int_equal(in_child(daemon_hidden), 0);
+#endif
+	assert_int_equal(in_child(child_hidden), 0);
+}
+
+static void all_given_up(void **state)
+{
+	(void)state;
+	way_for_nobody();
 	assert_int_equal(in_child(entered), 0);
 	assert_int_equal(in_child(not_for_nobody), 0);
 }
@@ -243,6 +436,9 @@ int main(void)
 		cmocka_unit_test_setup(landlock_sink, setup),
 		cmocka_unit_test_setup(a_login_restricted, setup),
 		cmocka_unit_test_setup(all_given_up, setup),
+		cmocka_unit_test_setup(no_capabilities_left, setup),
+		cmocka_unit_test_setup(root_with_little, setup),
+		cmocka_unit_test_setup(not_to_be_looked_at, setup),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);

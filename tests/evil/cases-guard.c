@@ -1,0 +1,97 @@
+/* What one client can take of a responder that is wary of it: a daemon's child, or one with --restrict. From HELLO on. */
+#include "evil.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RING_MOST  (256ull << 20) /* SECURITY.md's words, not run.h's */
+#define NAMES_MOST (128ull << 20)
+
+static bool refused(struct evil *e, const char *why)
+{
+	char text[600];
+
+	rcp_span_copy(e->msg.link_fail_.text, text, sizeof(text));
+	if (strstr(text, why))
+		return true;
+	evil_note(e, "unexpected", text);
+	return false;
+}
+
+/* A ring of a GiB is made smaller; of links that are tried side by side two have room. */
+bool guard_rings(struct evil *e)
+{
+	struct rcp_msg_caps caps = {.features = e->hello.features, .slots = 64, .chunk_bytes = 16 << 20, .cpus = 1, .streams = 1};
+	struct rcp_msg_link_try m = {.kind = RCP_LINK_PIPE, .streams = 1, .chunk_bytes = 16 << 20};
+
+	e->start.slots = 64;
+	e->start.chunk_bytes = 16 << 20;
+	e->start.target = rcp_span_str("");
+	if (!evil_request(e) || !evil_control(e))
+		return false;
+	evil_say(e, RCP_MSG_CAPS, &caps);
+	if (!evil_await(e, RCP_MSG_CAPS))
+		return false;
+	m.slots = e->msg.caps_.slots;
+	m.chunk_bytes = e->msg.caps_.chunk_bytes;
+	if ((uint64_t)m.slots * m.chunk_bytes != RING_MOST) {
+		evil_note(e, "unexpected", "another ring than 256 MiB");
+		return false;
+	}
+	for (m.link = 1; m.link <= 2; m.link++) {
+		evil_say(e, RCP_MSG_LINK_TRY, &m);
+		if (!evil_await(e, RCP_MSG_LINK_GO))
+			return false;
+	}
+	evil_say(e, RCP_MSG_LINK_TRY, &m);
+	while (evil_get(e) && e->msg.type != RCP_MSG_LINK_FAIL && e->msg.type != RCP_MSG_LINK_GO)
+		;
+	return e->msg.type == RCP_MSG_LINK_FAIL && refused(e, "more memory than is given");
+}
+
+/* Names of 9 bytes in a directory that is excluded, as many as cost so much. first: what else must be named. */
+static void say_many(struct evil *e, const char *first, uint64_t count, bool over)
+{
+	struct rcp_wr w = {.max = 1 << 17};
+	char name[16];
+
+	for (uint64_t i = 0; i < count && !e->gone; i++) {
+		snprintf(name, sizeof(name), "x/%07llx", (unsigned long long)i);
+		struct rcp_rec_path rec = {.path = rcp_span_str(i || !first ? name : first)};
+
+		rcp_rec_encode(&w, RCP_REC_PATH, &rec);
+		if (w.len < 1 << 16 && i + 1 < count)
+			continue;
+		evil_say(e, RCP_MSG_NAMES, &(struct rcp_msg_names){.last = !over && i + 1 == count, .paths = rcp_span_of(w.data, w.len)});
+		w.len = 0;
+	}
+	rcp_wr_free(&w);
+}
+
+/* arg: bit 0: arguments, not a list; bit 1: more than there may be. */
+bool guard_names(struct evil *e)
+{
+	bool list = !(e->c->arg & 1), over = e->c->arg & 2;
+	uint64_t each = list ? 9 + 100 : 3 * 9 + 220;
+	struct rcp_rec_path x = {.path = rcp_span_str("x")};
+	struct rcp_wr w = {.max = 64};
+	struct rcp_msg_switch to = {.to = RCP_SWITCH_PIPE};
+
+	e->source = false;
+	rcp_rec_encode(&w, RCP_REC_PATH, &x);
+	e->start.role = RCP_ROLE_SOURCE;
+	e->start.target = rcp_span_str("");
+	e->start.excludes = rcp_span_of(w.data, w.len);
+	e->start.flags = list ? RCP_OPT_PAIRS : 0;
+	evil_say_start(e);
+	rcp_wr_free(&w);
+	say_many(e, list ? "." : NULL, NAMES_MOST / each + (over ? 10 : -10ull), over);
+	if (over) {
+		evil_drain(e);
+		return e->aborted;
+	}
+	if (!evil_await(e, RCP_MSG_READY))
+		return false;
+	evil_say(e, RCP_MSG_SWITCH, &to);
+	return evil_link(e) && evil_heard(e);
+}
