@@ -202,7 +202,7 @@ globs() {
 	# several, and one name for them
 	echo old >dst/one
 	for t in dst/one dst/new; do
-		rcp "box:$dir/dst/in/*.dat" $t
+		rcp "box:$dir/dst/in/*.dat" "$t"
 		rc_is 1
 		err_has '*.dat: glob: stands for 3 names, and the target is no directory'
 		err_lines 1
