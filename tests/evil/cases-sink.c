@@ -557,7 +557,8 @@ const struct evil_case evil_sink_cases[] = {
 
 	{"hangs up after a chunk", hangs_up, 6, NULL, ALL_LINKS, .arg = 0},
 	{"hangs up in a message", hangs_up, 6, NULL, .arg = 1},
-	{"hangs up when all was sent", hangs_up, 6, NULL, .arg = 2, .lines = -2},
+	{"hangs up when all was sent", hangs_up, 6, NULL, EVIL_R, .arg = 2},
+	{"hangs up when all was sent", hangs_up, 6, NULL, EVIL_I, .arg = 2, .lines = -1}, /* told where nobody listens, or not */
 	{"the link fails 100 times", link_fails, 6, "no transport is left", EVIL_R, .lines = 2},
 	{"the link fails 100 times", link_fails, 6, NULL, EVIL_I},
 	{0},
