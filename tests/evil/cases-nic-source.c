@@ -284,12 +284,7 @@ static void leaves(struct evil *e)
 		return;
 	c = cell(e, id, 0);
 	put(e, 0, lay(&c), imm_of(e, 0));
-	if (e->link == EVIL_OOB && e->c->arg == 1) {
-		static const uint8_t bye[8] = {4};
-
-		nic_send(e, bye, sizeof(bye));
-	}
-	nic_drop_qp(e);
+	nic_leave(e);
 	nic_end(e);
 }
 
@@ -582,8 +577,7 @@ const struct evil_case evil_nic_source_cases[] = {
 	{"write: with another rkey", bad_write, 6, NULL, EVIL_RDMA, .arg = 5, .lines = -4},
 	{"write: with rkey 0", bad_write, 6, NULL, EVIL_RDMA, .arg = 6, .lines = -4},
 	{"write: with the next rkey", bad_write, 6, NULL, EVIL_RDMA, .arg = 7, .lines = -4},
-	{"leaves in the middle", leaves, 6, NULL, EVIL_RDMA & ~EVIL_OOB, .arg = 0, .lines = -4},
-	{"leaves in the middle, with a bye", leaves, 6, NULL, EVIL_OOB, .arg = 1, .lines = -4},
+	{"leaves in the middle", leaves, 6, NULL, EVIL_RDMA, .lines = -4},
 
 	{"slots out of turn", out_of_turn, 0, NULL, EVIL_RDMA, .made = "f"},
 	{"pairs where there is immediate data", pairs, 0, NULL, EVIL_RDMA, .made = "f"},

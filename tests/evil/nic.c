@@ -471,11 +471,6 @@ bool nic_connect(struct evil *e)
 
 /* ---- requests ---- */
 
-enum ibv_wc_status nic_status(const struct evil *e)
-{
-	return e->nic->status;
-}
-
 static bool request(struct evil *e, struct ibv_send_wr *wr, const void *data, size_t len)
 {
 	struct evil_nic *n = e->nic;
@@ -611,6 +606,16 @@ void nic_drop_ring(struct evil *e)
 	if (e->nic->ring_mr)
 		ibv_dereg_mr(e->nic->ring_mr);
 	e->nic->ring_mr = NULL;
+}
+
+void nic_leave(struct evil *e)
+{
+	static const uint8_t bye[8] = {VERBS_BYE};
+
+	if (e->link == EVIL_OOB)
+		nic_send(e, bye, sizeof(bye));
+	else
+		rdma_disconnect(e->nic->id);
 }
 
 void nic_drop_qp(struct evil *e)

@@ -12,8 +12,6 @@
 #define NIC_BYTES (1u << 20) /* most in one request */
 
 #if RCP_HAVE_RDMA
-#include <infiniband/verbs.h>
-
 /* ---- an honest end's: called by steps.c and copy.c ---- */
 bool nic_caps(struct evil *e, struct rcp_msg_caps *m); /* adds its port; CAPS, both ways */
 bool nic_connect(struct evil *e);
@@ -39,18 +37,18 @@ bool nic_hello(struct evil *e); /* initiator: says it; responder: hears it */
 /* Without rdma_cm: its queue pair and numbers; then to them. */
 bool nic_numbers(struct evil *e, struct rcp_msg_link_oob *m);
 bool nic_to(struct evil *e, const struct rcp_msg_link_oob *peer);
-/* One request, and its end: true where the victim's device took it. n->status says how it ended. */
+/* One request, and its end: true where the victim's device took it (iWARP: where TCP did). */
 bool nic_write(struct evil *e, uint64_t addr, uint32_t rkey, const void *data, size_t len);
 bool nic_write_imm(struct evil *e, uint64_t addr, uint32_t rkey, const void *data, size_t len, uint32_t imm);
 bool nic_send(struct evil *e, const void *data, size_t len);
 bool nic_say_chunk(struct evil *e, uint32_t imm, uint32_t bytes); /* the message of a pair */
 void nic_credit_words(struct evil *e, const uint16_t *slots, unsigned count);
-enum ibv_wc_status nic_status(const struct evil *e); /* of the last request */
 uint64_t nic_slot(const struct evil *e, uint32_t slot); /* where the header goes in the victim's ring */
 /* The link is lost: waits until the victim has seen it. An initiator then hangs up, or the server would wait for another. */
 void nic_end(struct evil *e);
 /* One turn of waiting, at most so long: false where there is nothing to wait for any more. */
 bool nic_turn(struct evil *e, unsigned ms);
+void nic_leave(struct evil *e); /* as one does who has done */
 void nic_drop_ring(struct evil *e); /* its key is worth nothing from now on */
 void nic_drop_qp(struct evil *e);
 /* A second connection like the first; the first one stays. NULL where it was refused. */
