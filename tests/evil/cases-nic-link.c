@@ -26,7 +26,7 @@ static void honest(struct evil *e)
 
 /* ---- private data ---- */
 
-enum bend { PROOF, REFLECTED, ZEROS, SESSION, ATTEMPT, CUT, NONE, MAGIC, VERSION, PADDED, ALL_BENDS };
+enum bend { PROOF, REFLECTED, ZEROS, SESSION, ATTEMPT, CUT, NONE, MAGIC, VERSION, RESERVED, PADDED, ALL_BENDS };
 
 static size_t bend(struct evil *e, enum bend how, uint8_t data[256])
 {
@@ -59,6 +59,9 @@ static size_t bend(struct evil *e, enum bend how, uint8_t data[256])
 		break;
 	case VERSION:
 		data[4] = 2;
+		break;
+	case RESERVED:
+		data[5] = 1;
 		break;
 	case PADDED: /* as InfiniBand does by itself; iWARP never */
 		memset(data + NIC_PRIVATE, 0xff, 100);
@@ -410,6 +413,7 @@ const struct evil_case evil_nic_link_cases[] = {
 	{"call: no private data", wrong_call, 0, NULL, EVIL_I | CM, .arg = NONE, .made = "f"},
 	{"call: another magic", wrong_call, 0, NULL, EVIL_I | CM, .arg = MAGIC, .made = "f"},
 	{"call: another version", wrong_call, 0, NULL, EVIL_I | CM, .arg = VERSION, .made = "f"},
+	{"call: reserved bits", wrong_call, 0, NULL, EVIL_I | CM, .arg = RESERVED, .made = "f"},
 	{"call: private data padded", padded_call, 0, NULL, EVIL_I | EVIL_IWARP, .made = "f"},
 	{"call: the same proof once more", replayed_call, 0, NULL, EVIL_I | CM, .arg = 0, .made = "f"},
 	{"call: never", no_answer, 3, NULL, EVIL_I | CM, .arg = 0, .lines = -3},
@@ -425,6 +429,7 @@ const struct evil_case evil_nic_link_cases[] = {
 	{"answer: no private data", wrong_accept, 3, "session's secret", EVIL_R | CM, .arg = NONE},
 	{"answer: another magic", wrong_accept, 3, "session's secret", EVIL_R | CM, .arg = MAGIC},
 	{"answer: another version", wrong_accept, 3, "session's secret", EVIL_R | CM, .arg = VERSION},
+	{"answer: reserved bits", wrong_accept, 3, "session's secret", EVIL_R | CM, .arg = RESERVED},
 	{"answer: private data padded", wrong_accept, 0, NULL, EVIL_R | CM, .arg = PADDED, .made = "f"},
 
 	{"hello: none", bad_hello, 3, NULL, EVIL_I | CM, .arg = 0, .lines = -3},
