@@ -597,9 +597,8 @@ const struct evil_case evil_nic_source_cases[] = {
 	{"after the check, verified", rewritten, 4, NULL, PLAIN, .env = HELD, .opts = "v"},
 	{"a bundle's table, after its imm", bundle_rewritten, -(1 << 0 | 1 << 4), NULL, EVIL_RDMA, .want = "small", .made = "small", .lines = -1},
 
-	{"a chunk before the link is used", too_early, 3, BROKE, EVIL_I | EVIL_CM | EVIL_IWARP},
-	/* Here the victim has settled on the link already: that slot is filled, and with nothing. */
-	{"a chunk before the ring is known", too_early, -(1 << 0 | 1 << 3), NULL, EVIL_R | EVIL_CM | EVIL_IWARP, .made = "f", .lines = -1},
+	/* To a server that is not up yet that breaks the protocol; where the link is used by then, it is a damaged chunk. */
+	{"a chunk before the ring is known", too_early, -(1 << 0 | 1 << 3), NULL, EVIL_CM | EVIL_IWARP, .made = "f", .lines = -1},
 	{"claims that all was sent", claims, 4, "never arrived whole", EVIL_RDMA, .arg = 0},
 	{"claims that 2^64 - 1 chunks were sent", claims, 4, "never arrived whole", EVIL_CM | EVIL_IWARP, .arg = 1},
 	{0},
