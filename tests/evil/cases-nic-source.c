@@ -496,6 +496,11 @@ static void too_early(struct evil *e)
 	evil_act(e);
 	/* Where the ring is nobody has told: but a message needs no place. */
 	nic_say_chunk(e, rcp_imm(0, e->link_id), 64);
+	/* A server that was not up yet has given the link up, and would wait for another. */
+	if (e->initiator && evil_get_within(e, 1000) && e->msg.type == RCP_MSG_LINK_FAIL) {
+		evil_hang_up(e);
+		return;
+	}
 	if (evil_use(e))
 		evil_copy_f(e);
 	evil_drain(e);
