@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#if RCP_TEST_HOOKS
+#include <time.h>
+#endif
 
 #define BUNDLED_GONE UINT32_MAX
 
@@ -55,6 +58,17 @@ static void test_flip(struct recv_chunk *c)
 
 	if (!strcmp(every, "all") || (n && ++seen % n == 0))
 		p[c->h.length / 2] ^= 0x10;
+}
+
+/* Tests only: RCP_TEST_HOLD_MS=N waits so long, between a chunk's check and the disk, for the peer to write into the slot. */
+static void test_hold(const uint8_t *in_ring)
+{
+	const char *most = getenv("RCP_TEST_HOLD_MS");
+	const volatile uint8_t *watched = in_ring;
+	uint8_t was = *watched;
+
+	for (unsigned long ms = most ? strtoul(most, NULL, 10) : 0; ms && *watched == was; ms--)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 #endif
 
@@ -159,8 +173,15 @@ static struct recv_chunk *chunk_of(struct rcp_job *job)
 static void chunk_work(struct rcp_job *job)
 {
 	struct recv_chunk *c = chunk_of(job);
+#if RCP_TEST_HOOKS
+	const uint8_t *in_ring = c->payload;
+#endif
 
 	c->bad = !payload_good(c);
+#if RCP_TEST_HOOKS
+	if (!c->bad)
+		test_hold(in_ring);
+#endif
 	if (!c->bad)
 		rcp_sink_write(c->entry->sink, c->h.offset, c->payload, c->h.length, c->h.crc, &c->err);
 }

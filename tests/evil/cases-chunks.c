@@ -84,12 +84,8 @@ static void bad_chunk(struct evil *e)
 	uint32_t id;
 	struct rcp_chunk c;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	c = evil_cell(e, id, 0, EVIL_CHUNK, payload);
 	bend(&c, (enum chunk_evil)e->c->arg);
 	seal_if_due(e, &c);
@@ -98,53 +94,13 @@ static void bad_chunk(struct evil *e)
 	evil_finish_source(e);
 }
 
-/* Says each time that it has sent all, with as many AGAINs as came: the sink's patience must end. */
-static void say_posted(struct evil *e, uint64_t chunks, uint64_t answers)
-{
-	evil_say(e, RCP_MSG_POSTED, &(struct rcp_msg_posted){.generation = e->ring.generation,
-							      .chunks = chunks,
-							      .answers = answers,
-							      .agains = e->agains});
-}
-
-/* What comes in place of the first cell, each time it is asked for. */
-static void again_and_again(struct evil *e, uint32_t id, void (*wrong)(struct evil *e, uint32_t id, uint64_t offset))
-{
-	uint64_t seen = 0, sent = 1;
-
-	wrong(e, id, 0);
-	evil_send_cell(e, id, EVIL_CHUNK, EVIL_CHUNK);
-	evil_send_cell(e, id, 2ul * EVIL_CHUNK, EVIL_F_BYTES - 2 * EVIL_CHUNK);
-	evil_end_entry(e, id, EVIL_F_BYTES);
-	evil_walk_end(e);
-	say_posted(e, sent += 2, 1);
-	while (!e->verdict && evil_get(e)) {
-		for (; seen < e->agains; seen++) {
-			wrong(e, id, e->again.offset);
-			sent++;
-		}
-		if (e->msg.type == RCP_MSG_AGAIN)
-			say_posted(e, sent, 1);
-	}
-	evil_verdict(e);
-}
-
-static uint32_t open_slot(struct evil *e)
-{
-	for (uint32_t i = 0; i < e->ring.slots; i++) {
-		if (!e->taken[i])
-			return i;
-	}
-	return 0;
-}
-
 static void wrong_crc(struct evil *e, uint32_t id, uint64_t offset)
 {
 	struct rcp_chunk c = evil_cell(e, id, offset, EVIL_CHUNK, payload);
 
 	c.crc ^= 1;
 	seal_if_due(e, &c);
-	evil_send_chunk(e, open_slot(e), &c, payload, c.length);
+	evil_send_chunk(e, evil_open_slot(e), &c, payload, c.length);
 }
 
 static void wrong_tag(struct evil *e, uint32_t id, uint64_t offset)
@@ -153,7 +109,7 @@ static void wrong_tag(struct evil *e, uint32_t id, uint64_t offset)
 
 	seal_if_due(e, &c);
 	c.tag[3] ^= 1;
-	evil_send_chunk(e, open_slot(e), &c, payload, c.length);
+	evil_send_chunk(e, evil_open_slot(e), &c, payload, c.length);
 }
 
 static void wrong_length(struct evil *e, uint32_t id, uint64_t offset)
@@ -161,7 +117,7 @@ static void wrong_length(struct evil *e, uint32_t id, uint64_t offset)
 	struct rcp_chunk c = evil_cell(e, id, offset, EVIL_CHUNK, payload);
 
 	seal_if_due(e, &c);
-	evil_send_chunk(e, open_slot(e), &c, payload, 5000); /* what the link says, and the header doesn't */
+	evil_send_chunk(e, evil_open_slot(e), &c, payload, 5000); /* what the link says, and the header doesn't */
 }
 
 static void stale_generation(struct evil *e, uint32_t id, uint64_t offset)
@@ -169,7 +125,7 @@ static void stale_generation(struct evil *e, uint32_t id, uint64_t offset)
 	struct rcp_chunk c = evil_cell(e, id, offset, EVIL_CHUNK, payload);
 
 	c.generation ^= 0x10000; /* the imm word has its low half */
-	evil_send_chunk(e, open_slot(e), &c, payload, c.length);
+	evil_send_chunk(e, evil_open_slot(e), &c, payload, c.length);
 }
 
 static void unknown_flag(struct evil *e, uint32_t id, uint64_t offset)
@@ -177,7 +133,7 @@ static void unknown_flag(struct evil *e, uint32_t id, uint64_t offset)
 	struct rcp_chunk c = evil_cell(e, id, offset, EVIL_CHUNK, payload);
 
 	c.flags = 0x40;
-	evil_send_chunk(e, open_slot(e), &c, payload, c.length);
+	evil_send_chunk(e, evil_open_slot(e), &c, payload, c.length);
 }
 
 static void nothing_at_all(struct evil *e, uint32_t id, uint64_t offset)
@@ -191,13 +147,9 @@ static void always_wrong(struct evil *e)
 		wrong_crc, wrong_tag, wrong_length, stale_generation, unknown_flag, nothing_at_all};
 	uint32_t id;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
-	again_and_again(e, id, how[e->c->arg]);
+	evil_again_and_again(e, id, how[e->c->arg]);
 }
 
 /* ---- slots and frames ---- */
@@ -207,12 +159,8 @@ static void bad_slot(struct evil *e)
 	uint32_t id, slot = 0;
 	struct rcp_chunk c;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	if (e->c->arg == 2)
 		e->ring.generation++; /* of the imm word */
 	c = evil_cell(e, id, 0, EVIL_CHUNK, payload);
@@ -244,12 +192,8 @@ static void bad_chunk_frame(struct evil *e)
 	uint8_t body[256] = {0};
 	uint32_t id;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	rcp_put_u32(body + 4, e->c->arg == 0 ? 10 : e->c->arg == 1 ? 200 : 64);
 	frame(e, e->c->arg == 0 ? 18 : e->c->arg == 3 ? 4 : 8 + 64, RCP_MSG_CHUNK, e->c->arg == 2, body, e->c->arg == 3 ? 4 : 72);
 	evil_drain(e);
@@ -262,12 +206,8 @@ static void hangs_up(struct evil *e)
 	struct rcp_chunk c;
 	uint8_t half[20];
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	if (e->c->arg == 0) {
 		c = evil_cell(e, id, 0, EVIL_CHUNK, payload);
 		rcp_put_u32(half, 8 + 64 + EVIL_CHUNK);
@@ -319,8 +259,8 @@ static void bad_bundle(struct evil *e)
 
 		c.crc = rcp_crc32(0, payload, c.length) ^ (e->c->arg == 7);
 		seal_if_due(e, &c);
-		evil_send_chunk(e, open_slot(e), &c, payload, c.length);
-		say_posted(e, sent, 1);
+		evil_send_chunk(e, evil_open_slot(e), &c, payload, c.length);
+		evil_posted(e, sent, 1);
 		while (!e->verdict && e->agains == seen && evil_get(e))
 			;
 		seen = e->agains;
@@ -336,12 +276,8 @@ static void out_of_turn(struct evil *e)
 {
 	uint32_t id;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	switch (e->c->arg) {
 	case 0:
 		evil_end_entry(e, id, EVIL_F_BYTES + 1);
@@ -418,12 +354,8 @@ static void twice(struct evil *e)
 {
 	uint32_t id;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	for (int i = 0; i < 3; i++)
 		evil_send_cell(e, id, EVIL_CHUNK, EVIL_CHUNK);
 	evil_send_file(e, id);
@@ -437,12 +369,8 @@ static void replayed(struct evil *e)
 	uint32_t id;
 	struct rcp_chunk c;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	c = evil_cell(e, id, 0, EVIL_CHUNK, payload);
 	seal_if_due(e, &c);
 	evil_send_chunk(e, 0, &c, payload, c.length);
@@ -471,17 +399,13 @@ static void flood(struct evil *e)
 {
 	uint32_t id;
 
-	if (!evil_session(e))
+	if (!evil_begin(e, &id))
 		return;
-	id = evil_name_file(e, "f", EVIL_F_BYTES);
-	if (!evil_answered(e, id))
-		return;
-	evil_act(e);
 	for (int i = 0; i < 200000 && !e->gone && !e->aborted; i++) {
 		if (e->c->arg == 0)
 			evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = 0});
 		else if (e->c->arg == 1)
-			say_posted(e, 0, 0);
+			evil_posted(e, 0, 0);
 		else if (e->c->arg == 2)
 			evil_say(e, RCP_MSG_NOTE, &(struct rcp_msg_note){.level = 0, .text = rcp_span_str("a \033[31mline\r\n")});
 		else if (e->c->arg == 3)

@@ -40,9 +40,8 @@ static void bad_answer(struct evil *e)
 	uint8_t have[64];
 	size_t n = 0;
 
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	switch (e->c->arg) {
 	case 0:
 		evil_answer(e, 7, 1, NULL, 0);
@@ -102,9 +101,8 @@ static void has_all(struct evil *e)
 {
 	uint8_t have[16];
 
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	evil_answer(e, 0, 1, have, range(have, 0, EVIL_F_BYTES));
 	evil_await(e, RCP_MSG_ENTRY_END);
 	evil_result(e, 0, 1, RCP_STATUS_OK, 0, "");
@@ -175,6 +173,9 @@ static void credit_words(struct evil *e, const void *words, size_t len)
 {
 	if (e->link == EVIL_PIPE)
 		evil_say(e, RCP_MSG_CREDIT, &(struct rcp_msg_credit){.slots = rcp_span_of(words, len)});
+	else if (evil_is_rdma(e))
+		for (size_t i = 0; i + 4 <= len && !e->aborted; i += 4)
+			evil_credit(e, rcp_imm_slot(rcp_get_u32((const uint8_t *)words + i)));
 	else
 		evil_data(e, words, len);
 }
@@ -228,9 +229,8 @@ static void bad_credit(struct evil *e)
 /* Takes a chunk and gives no credit, but lives. arg 1: and says that it is at work; 2: it asks for nothing. */
 static void no_credit(struct evil *e)
 {
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	e->busy = e->c->arg == 1;
 	if (e->c->arg != 2)
 		evil_answer(e, 0, 1, NULL, 0);
@@ -242,9 +242,8 @@ static void reads_nothing(struct evil *e)
 {
 	struct rcp_wr w = {.max = 64};
 
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	evil_answer(e, 0, 1, NULL, 0);
 	while (!e->gone && evil_now() < e->until_ns) {
 		evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = 0});
@@ -270,7 +269,7 @@ static void bad_ring(struct evil *e)
 	m.link = e->link_id;
 	if (e->initiator)
 		evil_say(e, RCP_MSG_LINK_USE, &(struct rcp_msg_link_use){.link = m.link,
-									 .kind = e->link == EVIL_PIPE ? RCP_LINK_PIPE : RCP_LINK_TCP,
+									 .kind = evil_kind(e),
 									 .slots = EVIL_SLOTS,
 									 .chunk_bytes = EVIL_CHUNK});
 	else if (!evil_await(e, RCP_MSG_LINK_USE))
@@ -377,9 +376,8 @@ static void bad_result(struct evil *e)
 /* Of a file that it never asked for; the other one under way goes on. */
 static void result_unasked(struct evil *e)
 {
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	evil_answer(e, 0, 1, NULL, 0);
 	if (!evil_take(e))
 		return;
@@ -398,9 +396,8 @@ static void escapes(struct evil *e)
 	struct rcp_rec_result rec = {.count = 1, .status = RCP_STATUS_FAILED, .code = 1, .call = s, .object = s, .text = s, .fix = s};
 	struct rcp_wr w = {.max = 65536};
 
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	if (e->c->arg == 0) {
 		rcp_rec_encode(&w, RCP_REC_RESULT, &rec);
 		evil_say(e, RCP_MSG_RESULTS, &(struct rcp_msg_results){.results = rcp_span_of(w.data, w.len)});
@@ -417,9 +414,8 @@ static void escapes(struct evil *e)
 
 static void flood(struct evil *e)
 {
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	for (int i = 0; i < 200000 && !e->gone && !e->aborted; i++) {
 		if (e->c->arg == 0)
 			evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = 0});
@@ -437,9 +433,8 @@ static void flood(struct evil *e)
 
 static void hangs_up(struct evil *e)
 {
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	evil_answer(e, 0, 1, NULL, 0);
 	if (e->c->arg == 0) {
 		evil_take(e);
@@ -455,9 +450,8 @@ static void hangs_up(struct evil *e)
 /* The link alone goes, again and again. */
 static void link_fails(struct evil *e)
 {
-	if (!evil_session(e) || !evil_heard(e))
+	if (!evil_begin_sink(e))
 		return;
-	evil_act(e);
 	for (int i = 0; i < 100 && !e->gone && !e->aborted; i++)
 		evil_say(e, RCP_MSG_LINK_FAIL, &(struct rcp_msg_link_fail){.link = e->link_id, .text = rcp_span_str("no")});
 	if (e->initiator) /* which may try another, and has some time for it */
@@ -511,7 +505,7 @@ const struct evil_case evil_sink_cases[] = {
 	{"credit: of slot 65535", bad_credit, 3, BROKE, EVIL_PIPE | EVIL_TCP, .arg = 4},
 	{"credit: of slot 65535, sealed", bad_credit, 4, "lost or changed", EVIL_SEALED, .arg = 4},
 	{"credit: three bytes", bad_credit, 3, BROKE, .arg = 5},
-	{"credit: of another generation", bad_credit, 3, BROKE, EVIL_TCP, .arg = 6},
+	{"credit: of another generation", bad_credit, 3, BROKE, EVIL_TCP | EVIL_NOT_RDMA, .arg = 6},
 	{"gives no credit, and lives", no_credit, 6, "stands still", ALL_LINKS, .env = "RCP_TEST_STALL_MS=1500"},
 	{"gives no credit, and says for ever that it is at work", no_credit, 6, "stands still", .arg = 1, .env = "RCP_TEST_STALL_MS=500"},
 	{"asks for nothing, and lives", no_credit, 6, "stands still", .arg = 2, .env = "RCP_TEST_STALL_MS=1500"},

@@ -1,8 +1,9 @@
 /*
  * A hostile peer against a whole rcp, which runs as a process of its own: what all files here share.
  *
- * An honest peer (peer.c: bytes and messages; steps.c: what an end says in order) that a case tells where to
- * be evil. world.c: the directories around it and what may become of them. main.c: runs cases, asserts, TAP.
+ * An honest peer (peer.c: bytes and messages; steps.c, copy.c: what an end says in order; nic.c: its RDMA device) that a case
+ * tells where to be evil. world.c: the directories around it and what may become of them. main.c: runs cases, asserts,
+ * TAP.
  */
 #ifndef RCP_TESTS_EVIL_H
 #define RCP_TESTS_EVIL_H
@@ -34,10 +35,19 @@ enum evil_as {
 	EVIL_PIPE = 4,
 	EVIL_TCP = 8,	  /* control by TLS, chunks by TCP, as they are */
 	EVIL_SEALED = 16, /* the same, chunks sealed */
-	EVIL_LINKS = EVIL_PIPE | EVIL_TCP | EVIL_SEALED,
+	/* Chunks by RDMA, over software verbs: tests/fake. */
+	EVIL_CM = 32,	      /* RoCE */
+	EVIL_CM_SEALED = 64,  /* the same, chunks sealed */
+	EVIL_OOB = 128,	      /* InfiniBand by queue pair numbers */
+	EVIL_IWARP = 256,     /* without immediate data */
+	EVIL_LAST = EVIL_IWARP,
+	EVIL_NOT_RDMA = 512, /* a case of TCP's that is none of RDMA's */
+	EVIL_RDMA = EVIL_CM | EVIL_CM_SEALED | EVIL_OOB | EVIL_IWARP,
+	EVIL_LINKS = EVIL_PIPE | EVIL_TCP | EVIL_SEALED | EVIL_RDMA,
 };
 
 struct evil;
+struct evil_nic; /* nic.h */
 
 struct evil_case {
 	const char *name;
@@ -47,9 +57,11 @@ struct evil_case {
 	unsigned on;	  /* enum evil_as; default: both ends, the pipe */
 	const char *want; /* victim initiator: the sources it asks for; default "f" */
 	const char *opts; /* letters of options at both ends: r, a, p, and of one of them only: see main.c */
-	const char *made; /* names below target that may be there in the end, and are right */
+	const char *made; /* names below target that may be there in the end, and are right; ?NAME: whatever is in it */
 	int lines;	  /* of errors, in all; 0: one, or none with status 0; -1: not counted;
-			   -2: told by an initiator, not by a server */
+			   -2: told by an initiator, not by a server; -3: by an initiator,
+			   and a server's last word may come too late; -4: the same, and the initiator
+			   tells of a lost link first */
 	const char *env;  /* NAME=VALUE for the victim, which then has test hooks */
 	long arg, arg2;
 	const void *data;
@@ -89,6 +101,7 @@ struct evil {
 	uint16_t link_id;
 	struct rcp_msg_link_ring ring; /* as it was heard, or will be said */
 	int data;		       /* TCP link */
+	struct evil_nic *nic;	       /* RDMA link */
 	struct rcp_seal *seal;
 
 	/* source: what was named; sink: what was heard */
@@ -126,6 +139,8 @@ bool evil_get_within(struct evil *e, unsigned ms);
 bool evil_await(struct evil *e, enum rcp_msg_type type);
 /* Until the victim hangs up. */
 void evil_drain(struct evil *e);
+/* In loops that wait for something else: PING, where it is due. */
+void evil_live(struct evil *e);
 void evil_hang_up(struct evil *e);
 bool evil_read(struct evil *e, int fd, void *buf, size_t len);
 bool evil_tls(struct evil *e, int fd, bool server, const char *identity, const uint8_t *key);
@@ -145,12 +160,15 @@ bool evil_connect(struct evil *e); /* the link's own connection */
 bool evil_use(struct evil *e);	  /* LINK_USE, LINK_RING */
 bool evil_link(struct evil *e);	  /* from CAPS to LINK_RING */
 bool evil_session(struct evil *e); /* boot and link */
+uint8_t evil_kind(const struct evil *e); /* as LINK_TRY says it */
+bool evil_is_rdma(const struct evil *e);
+bool evil_is_sealed(const struct evil *e);
 bool evil_preamble(struct evil *e, int fd, uint16_t link, uint16_t stream, const uint8_t *key);
 void evil_say_start(struct evil *e);
 void evil_say_names(struct evil *e, const char *path, bool last);
 bool evil_seal_key(struct evil *e, uint32_t generation);
 
-/* source */
+/* ---- copy.c: source ---- */
 struct rcp_rec_entry evil_entry(uint8_t type, const char *path, uint64_t size);
 uint32_t evil_name(struct evil *e, const struct rcp_rec_entry *rec);
 uint32_t evil_name_file(struct evil *e, const char *path, uint64_t size);
@@ -168,7 +186,16 @@ void evil_walk_end(struct evil *e);
 bool evil_verdict(struct evil *e); /* waits for it, says BYE */
 void evil_finish_source(struct evil *e); /* WALK_END, VERDICT, BYE */
 
-/* sink */
+/* What most cases begin with: a session, "f" named and wanted, and from here on it is evil. */
+bool evil_begin(struct evil *e, uint32_t *id);
+/* All of "f", and what is wrong in place of the first cell each time that it is asked for. */
+void evil_again_and_again(struct evil *e, uint32_t id, void (*wrong)(struct evil *e, uint32_t id, uint64_t offset));
+void evil_posted(struct evil *e, uint64_t chunks, uint64_t answers);
+uint32_t evil_open_slot(struct evil *e); /* one without a chunk, or 0 */
+
+/* ---- copy.c: sink ---- */
+/* A session, all names heard, and from here on it is evil. */
+bool evil_begin_sink(struct evil *e);
 bool evil_heard(struct evil *e); /* ENTRIES and WALK_END: all that the victim has to say */
 void evil_answer(struct evil *e, uint32_t first, uint32_t count, const void *have, size_t have_len);
 bool evil_take(struct evil *e); /* one chunk: e->chunk, e->chunk_slot */
@@ -180,7 +207,7 @@ void evil_finish_sink(struct evil *e);
 
 /* ---- cases ---- */
 extern const struct evil_case evil_source_cases[], evil_chunk_cases[], evil_sink_cases[], evil_boot_cases[],
-	evil_link_cases[];
+	evil_link_cases[], evil_nic_source_cases[], evil_nic_sink_cases[], evil_nic_link_cases[];
 /* The honest rest of a copy of "f", from a link in use on. */
 void evil_copy_f(struct evil *e);
 /* cases-states.c: name by number, NULL past the end. */

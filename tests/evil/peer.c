@@ -1,5 +1,6 @@
 /* The hostile peer's bytes: pipes, TLS, frames, messages; every wait ends at e->until_ns. */
 #include "evil.h"
+#include "nic.h"
 
 #include "base/clock.h"
 
@@ -184,14 +185,19 @@ bool evil_read(struct evil *e, int fd, void *buf, size_t len)
 			return false;
 		} else if (!left_ms(e, 500) || poll(&w, 1, left_ms(e, 500)) < 0) {
 			return false;
-		} else if (!e->mute && evil_now() - e->last_out_ns > PING_NS) {
-			evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = e->busy});
 		}
+		evil_live(e);
 	}
 	return true;
 }
 
 /* ---- messages ---- */
+
+void evil_live(struct evil *e)
+{
+	if (!e->mute && evil_now() - e->last_out_ns > PING_NS)
+		evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = e->busy});
+}
 
 void evil_say(struct evil *e, enum rcp_msg_type type, const void *msg)
 {
@@ -263,6 +269,16 @@ static void hear_abort(struct evil *e)
 	e->aborted = true;
 }
 
+static void hear_fail(struct evil *e)
+{
+	char text[900];
+
+	snprintf(text, sizeof(text), "%.*s: %.*s", (int)(e->msg.link_fail_.object.len < 200 ? e->msg.link_fail_.object.len : 200),
+		 e->msg.link_fail_.object.data, (int)(e->msg.link_fail_.text.len < 600 ? e->msg.link_fail_.text.len : 600),
+		 e->msg.link_fail_.text.data);
+	evil_note(e, "link", text);
+}
+
 static void hear(struct evil *e)
 {
 	switch ((unsigned)e->msg.type) {
@@ -293,6 +309,9 @@ static void hear(struct evil *e)
 		break;
 	case RCP_MSG_POSTED:
 		e->posted = true;
+		break;
+	case RCP_MSG_LINK_FAIL:
+		hear_fail(e);
 		break;
 	case RCP_MSG_ABORT:
 		hear_abort(e);
@@ -356,8 +375,7 @@ bool evil_get_within(struct evil *e, unsigned ms)
 			return false;
 		if (!fill(e->ctl))
 			poll(&w, 1, left_ms(e, ms < 300 ? ms : 300));
-		if (!e->mute && evil_now() - e->last_out_ns > PING_NS)
-			evil_say(e, RCP_MSG_PING, &(struct rcp_msg_ping){.token = e->busy});
+		evil_live(e);
 	}
 }
 
@@ -406,6 +424,7 @@ void evil_hang_up(struct evil *e)
 void evil_free(struct evil *e)
 {
 	evil_hang_up(e);
+	nic_free(e);
 	rcp_tls_free(&e->tcp.tls);
 	rcp_tls_free(&e->pipe.tls);
 	rcp_seal_free(&e->seal);

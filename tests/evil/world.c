@@ -181,6 +181,15 @@ static bool word_in(const char *list, const char *word, size_t len)
 	return false;
 }
 
+/* Named with a ? before it: it may be there, whatever is in it. */
+static bool word_free(const char *list, const char *word, size_t len)
+{
+	char name[300];
+
+	snprintf(name, sizeof(name), "?%.*s", (int)len, word);
+	return word_in(list, name, strlen(name));
+}
+
 /* rcp's own hidden files: no names that anything is found by. */
 static bool is_leftover(const char *path, size_t len)
 {
@@ -267,7 +276,7 @@ static bool same_target(const char *top, const char *before, const char *after, 
 		snprintf(start, sizeof(start), "%.*s 4", (int)name, at);
 		if (at[name + 1] == '4' && (strstr(before, start) || word_in(made, at, name)))
 			continue;
-		if (word_in(made, at, name) && right_content(top, at, name, out))
+		if (word_free(made, at, name) || (word_in(made, at, name) && right_content(top, at, name, out)))
 			continue;
 		good = fprintf(out, "in the target, new or changed: %.*s\n", (int)len, at) < 0;
 	}

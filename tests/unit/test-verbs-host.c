@@ -245,6 +245,12 @@ static void bad_completions_in_words(void **state)
 					 s == IBV_WC_LOC_LEN_ERR || s == IBV_WC_LOC_QP_OP_ERR ||
 					 s == IBV_WC_FATAL_ERR || s == IBV_WC_GENERAL_ERR);
 	}
+	struct ibv_wc long_one = {.status = IBV_WC_LOC_LEN_ERR};
+	struct rcp_err err = {0};
+
+	rcp_verbs_err_wc(&err, &long_one, "receive", "rxe0/1");
+	assert_non_null(strstr(err.text, "the peer sent"));
+	assert_int_equal(err.fix[0], 0);
 }
 
 int main(void)

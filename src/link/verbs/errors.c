@@ -163,12 +163,16 @@ static const struct wc_words wc_words[] = {
 void rcp_verbs_err_wc(struct rcp_err *err, const struct ibv_wc *wc, const char *what,
 		      const char *object)
 {
+	static const struct wc_words too_long = {IBV_WC_LOC_LEN_ERR, "the peer sent a message that is longer than any",
+						 NULL};
 	const struct wc_words *w = NULL;
 
 	for (size_t i = 0; i < sizeof(wc_words) / sizeof(wc_words[0]); i++) {
 		if (wc_words[i].status == wc->status)
 			w = &wc_words[i];
 	}
+	if (wc->status == IBV_WC_LOC_LEN_ERR && !strcmp(what, "receive"))
+		w = &too_long; /* the peer's doing, and no chunk size mends it */
 	rcp_err_set(err, RCP_E_LINK, 0, "ibv_poll_cq", object, "%s: %s (status %d, vendor 0x%x)",
 		    what, w ? w->text : ibv_wc_status_str(wc->status), (int)wc->status,
 		    wc->vendor_err);

@@ -19,7 +19,7 @@ void rcp_verbs_private_encode(const struct verbs_private *p, uint8_t out[VERBS_P
 
 bool rcp_verbs_private_decode(const uint8_t *data, size_t len, struct verbs_private *p)
 {
-	if (!data || len < VERBS_PRIVATE_BYTES || rcp_get_u32(data) != MAGIC || data[4] != VERSION)
+	if (!data || len < VERBS_PRIVATE_BYTES || rcp_get_u32(data) != MAGIC || data[4] != VERSION || data[5])
 		return false;
 	p->attempt = rcp_get_u16(data + 6);
 	memcpy(p->proof, data + 8, sizeof(p->proof));

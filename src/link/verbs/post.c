@@ -42,7 +42,7 @@ int rcp_verbs_ring_set(struct rcp_link *link, const struct rcp_ring_info *ring, 
 
 	if (v->role != RCP_ROLE_SOURCE || s->ready || !v->was_up)
 		return rcp_err_set(err, RCP_E_CONNECT, EPROTO, NULL, v->name,
-				   "the peer's ring is not due now");
+				   "the peer broke the protocol: its ring is not due now");
 	if (rcp_ring_check(ring, err) != 0)
 		return (int)err->code;
 	s->ring = *ring;
