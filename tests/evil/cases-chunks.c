@@ -526,8 +526,8 @@ const struct evil_case evil_chunk_cases[] = {
 	{"an entry after the verdict", out_of_turn, 3, BROKE, .arg = 8, .made = "f"},
 	{"no bye after the verdict", out_of_turn, 0, NULL, .arg = 9, .made = "f"},
 
-	{"hangs up in a chunk", hangs_up, 6, NULL, .arg = 0},
-	{"hangs up in a message", hangs_up, 6, NULL, .arg = 1},
+	{"hangs up in a chunk", hangs_up, 6, NULL, .arg = 0, .lines = -3},
+	{"hangs up in a message", hangs_up, 6, NULL, .arg = 1, .lines = -3},
 	{"hangs up after the verdict", hangs_up, 0, NULL, .arg = 2, .made = "f"},
 
 	{"endless: PING", flood, 0, NULL, .arg = 0, .made = "f"},
