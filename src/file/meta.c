@@ -150,6 +150,28 @@ static int apply_times(const struct place *p, const struct rcp_meta *meta, struc
 	return 0;
 }
 
+/* An owner who may not write to a file may not change its user.* attributes, but may let himself. */
+static bool make_writable(const struct place *p)
+{
+	struct stat st;
+	int rc = p->fd >= 0 ? fstat(p->fd, &st) : fstatat(p->dir, p->leaf, &st, AT_SYMLINK_NOFOLLOW);
+	mode_t mode;
+
+	if (rc < 0 || p->symlink || st.st_uid != geteuid() || st.st_mode & S_IWUSR)
+		return false;
+	mode = (st.st_mode & 07777u) | S_IWUSR;
+	return (p->fd >= 0 ? fchmod(p->fd, mode) : chmod_name(p, mode)) == 0;
+}
+
+static unsigned apply_xattrs(const struct place *p, const struct rcp_meta *meta, bool capabilities, struct rcp_err *err)
+{
+	unsigned lost = rcp_xattrs_apply(p->fd, p->path, p->name, meta->xattrs, meta->xattrs_len, capabilities, err);
+
+	if (lost && make_writable(p))
+		lost = rcp_xattrs_apply(p->fd, p->path, p->name, meta->xattrs, meta->xattrs_len, capabilities, err);
+	return lost;
+}
+
 /* chown clears setuid and capabilities, an ACL moves the mode's group bits, all move times. */
 static int apply(const struct place *p, const struct rcp_meta *meta, struct rcp_err *err,
 		 unsigned *lost)
@@ -159,8 +181,7 @@ static int apply(const struct place *p, const struct rcp_meta *meta, struct rcp_
 	*lost |= meta->lost;
 	if (meta->set_owner) {
 		*lost |= apply_owner(p, meta);
-		*lost |= rcp_xattrs_apply(p->fd, p->path, p->name, meta->xattrs, meta->xattrs_len,
-					  !(*lost & RCP_LOST_OWNER) && !rcp_confined(), err);
+		*lost |= apply_xattrs(p, meta, !(*lost & RCP_LOST_OWNER) && !rcp_confined(), err);
 		/* Never a program that runs as somebody it was not meant to run as. */
 		if (*lost & RCP_LOST_OWNER && mode & 06000u) {
 			mode &= ~06000u;

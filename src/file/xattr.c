@@ -92,8 +92,7 @@ static unsigned remove_one(int fd, const char *path, const char *name, const cha
 {
 	int rc = fd >= 0 ? fremovexattr(fd, attribute) : lremovexattr(path, attribute);
 
-	if (rc < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == EINVAL ||
-		       errno == EACCES || errno == EPERM || errno == ENOENT))
+	if (rc < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOENT))
 		return 0;
 	return judge(rc, "removexattr", attribute, name, err);
 }
