@@ -376,7 +376,7 @@ static void set_nics(const struct job *j)
 
 	snprintf(fabric, sizeof(fabric), "evil-%d", (int)getpid());
 	setenv("RCP_FAKE", fabric, 1);
-	setenv("RCP_FAKE_NICS", j->link == EVIL_OOB ? "ib rto=500" : j->link == EVIL_IWARP ? "iwarp" : "roce2 rto=500", 1);
+	setenv("RCP_FAKE_NICS", j->link == EVIL_OOB ? "ib rto=3000" : j->link == EVIL_IWARP ? "iwarp" : "roce2 rto=3000", 1);
 }
 
 static int run_job(struct job *j)
