@@ -317,6 +317,13 @@ static int take_operands(int argc, char **argv, struct cli_args *args, struct rc
 	return 0;
 }
 
+static int misplaced(const char *option, const char *what, const char *fix, struct rcp_err *err)
+{
+	rcp_err_set(err, RCP_E_USAGE, 0, NULL, option, "%s", what);
+	rcp_err_fix(err, "%s", fix);
+	return RCP_E_USAGE;
+}
+
 static int settle(struct cli_args *args, struct rcp_err *err)
 {
 	if (args->copy.archive)
@@ -324,20 +331,16 @@ static int settle(struct cli_args *args, struct rcp_err *err)
 	args->copy.connect_oob = args->connect == 1;
 	args->copy.excludes = args->excludes.items;
 	args->copy.ssh_args = args->ssh_args.items;
-	if (args->restrict_to && args->action != CLI_SERVER) {
-		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--restrict", "says what rcp --server may be asked for");
-		rcp_err_fix(err, "it belongs into a command of authorized_keys: rcp --server --restrict=DIR");
-		return RCP_E_USAGE;
-	}
+	if (args->config && args->action != CLI_DAEMON)
+		return misplaced("--config", "says what rcp --daemon serves", "add --daemon, or leave it out", err);
+	if (args->restrict_to && args->action != CLI_SERVER)
+		return misplaced("--restrict", "says what rcp --server may be asked for",
+				 "it belongs into a command of authorized_keys: rcp --server --restrict=DIR", err);
 	if (args->restrict_to && args->restrict_to[0] != '/')
 		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, "--restrict", "needs a path that begins with /, not '%.200s'",
 				   args->restrict_to);
-	if (args->nul_names && !args->files_from) {
-		rcp_err_set(err, RCP_E_USAGE, 0, NULL, "-0",
-			    "says how --files-from reads its names");
-		rcp_err_fix(err, "add --files-from=FILE");
-		return RCP_E_USAGE;
-	}
+	if (args->nul_names && !args->files_from)
+		return misplaced("-0", "says how --files-from reads its names", "add --files-from=FILE", err);
 	if (args->files_from && args->action == CLI_COPY && args->operands.count != 1)
 		return rcp_err_set(
 			err, RCP_E_USAGE, 0, NULL, "--files-from",

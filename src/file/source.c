@@ -16,6 +16,8 @@
 /* Read and CRC in turns of this size, so that the CRC finds the bytes in L2. */
 #define PIECE_BYTES ((size_t)256 << 10)
 
+#define FIX_SIZE "write what `cat` reads from it to a file, and copy that"
+
 enum { DIRECT_UNTRIED = -1, DIRECT_NONE = -2 };
 
 struct rcp_source {
@@ -69,7 +71,7 @@ static int sizeless(const struct rcp_source *s, struct rcp_err *err)
 	if (fstat(s->fd, &st) == 0 && st.st_size)
 		return changed(s, err, "after it was listed");
 	rcp_err_set(err, RCP_E_PARTIAL, 0, "pread", s->path, "has content, but tells a size of 0, as files of the kernel do");
-	rcp_err_fix(err, "write what `cat` reads from it to a file, and copy that");
+	rcp_err_fix(err, FIX_SIZE);
 	return RCP_E_PARTIAL;
 }
 
@@ -157,9 +159,16 @@ int rcp_source_check(const struct rcp_source *source, struct rcp_err *err)
 static int truncated(const struct rcp_source *s, struct rcp_err *err, uint64_t end)
 {
 	struct stat st;
+	bool known = fstat(s->fd, &st) == 0;
 
+	if (known && (uint64_t)st.st_size == s->id.size) { /* sysfs: each file a page */
+		rcp_err_set(err, RCP_E_PARTIAL, 0, "pread", s->path,
+			    "has %" PRIu64 " bytes, but tells a size of %" PRIu64 ", as files of the kernel do", end, s->id.size);
+		rcp_err_fix(err, FIX_SIZE);
+		return RCP_E_PARTIAL;
+	}
 	/* Its end may be far before the byte that was asked for. */
-	if (fstat(s->fd, &st) == 0 && (uint64_t)st.st_size < end)
+	if (known && (uint64_t)st.st_size < end)
 		end = (uint64_t)st.st_size;
 	rcp_err_set(err, RCP_E_PARTIAL, 0, "pread", s->path,
 		    "truncated while it was copied: it ends at byte %" PRIu64 ", and had %" PRIu64

@@ -211,6 +211,13 @@ sizeless() {
 	own_lines 1
 	err_has '/proc/version: pread: has content, but tells a size of 0'
 	old dst/version
+	from=${from%/proc/version}/sys/kernel/mm/transparent_hugepage/enabled
+	if [ -e /sys/kernel/mm/transparent_hugepage/enabled ]; then
+		rcp "$from" "$to"
+		rc_is 1
+		err_has 'bytes, but tells a size of 4096'
+		absent dst/enabled
+	fi
 	[ "$1" = down ] || rcp src/empty "$to"
 	[ "$1" = down ] || rc_is 0
 	clean dst
