@@ -219,9 +219,10 @@ static void wrong_options_are_named(void **state)
 		"--s: more than one option begins so (write it out, such as --skip-existing)");
 	refused("--\x1b[2J a b", "--\\x1b[2J: unknown option (see rcp --help)");
 	refused("--device= a b", "--device: its argument is empty: DEV[:PORT]");
-	refused("--config=x a b", "--config: says what rcp --daemon serves");
-	refused("--restrict=/x a b", "--restrict: says what rcp --server may be asked for");
-	refused("-0 a b", "-0: says how --files-from reads its names");
+	refused("--config=x a b", "--config: says what rcp --daemon serves (add --daemon, or leave it out)");
+	refused("--restrict=/x a b",
+		"--restrict: says what rcp --server may be asked for (it belongs into a command of authorized_keys: rcp --server --restrict=DIR)");
+	refused("-0 a b", "-0: says how --files-from reads its names (add --files-from=FILE)");
 }
 
 static void wrong_values_are_told_with_limits(void **state)
