@@ -104,8 +104,8 @@ static void chatter(struct rcp_run *run)
 #if RCP_TEST_HOOKS
 	const char *word = getenv("RCP_TEST_CHATTER");
 
-	for (int i = 1; word && i <= atoi(word); i++)
-		tell(run, "line %d\n\033[31mrcp --daemon: forged", i);
+	for (unsigned long i = 1; word && i <= strtoul(word, NULL, 10); i++)
+		tell(run, "line %lu\n\033[31mrcp --daemon: forged", i);
 #else
 	(void)run;
 #endif

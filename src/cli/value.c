@@ -145,6 +145,7 @@ int cli_value_set(const struct cli_option *o, const char *shown, const char *arg
 		  struct cli_args *args, struct rcp_err *err)
 {
 	void *at = (char *)args + o->offset;
+	const char *given = argument ? argument : ""; /* a flag's; the others have one */
 
 	if (argument && !argument[0])
 		return rcp_err_set(err, RCP_E_USAGE, 0, NULL, shown, "its argument is empty: %s",
@@ -164,17 +165,17 @@ int cli_value_set(const struct cli_option *o, const char *shown, const char *arg
 	case CLI_LIST:
 		return cli_list_add(at, argument, err);
 	case CLI_INT:
-		return integer(o, shown, argument, err, at);
+		return integer(o, shown, given, err, at);
 	case CLI_SIZE32:
-		return size32(o, shown, argument, err, at);
+		return size32(o, shown, given, err, at);
 	case CLI_RATE:
-		return size(o, shown, argument, err, at);
+		return size(o, shown, given, err, at);
 	case CLI_KBIT:
-		return kbit(o, shown, argument, err, at);
+		return kbit(o, shown, given, err, at);
 	case CLI_WORD:
-		return word(o, shown, argument, err, at);
+		return word(o, shown, given, err, at);
 	case CLI_SSH_ONLY:
-		return ssh_only(o, shown, argument, err);
+		return ssh_only(o, shown, given, err);
 	}
 	return 0;
 }
