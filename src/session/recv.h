@@ -18,6 +18,7 @@
 #define RECV_ENTRIES_BYTES (UINT64_C(128) << 20) /* the same; a source has 16 MiB of records open, to which the target's name comes */
 #define RECV_OPEN_MAX 64u	/* files with a sink at once */
 #define RECV_TRIES 3u		/* re-sends of one chunk */
+#define RECV_TRIES_BYTES (UINT64_C(64) << 20) /* what is kept of them, in all: millions of chunks */
 #define RECV_SWEEPS 4u		/* rounds of "what never came" for one entry */
 #define RECV_SWEEP_CHUNKS 4096u /* asked for in one round */
 #define RECV_CHECKPOINT_BYTES (UINT64_C(256) << 20)
@@ -62,6 +63,7 @@ struct recv_entry {
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;
 	unsigned try_count;
+	size_t tries_bytes;
 	struct rcp_job job;		   /* one at a time: prepare, open, commit, close */
 	struct rcp_job checkpoint;
 	const struct rcp_err *err; /* what ended it; NULL: nothing */
@@ -117,7 +119,7 @@ struct rcp_receiver {
 	struct rcp_err cause;
 
 	struct rcp_idtab entries;
-	uint64_t entries_bytes;
+	uint64_t entries_bytes, tries_bytes;
 	struct recv_batch *batches, **batch_tail; /* head is running */
 	char *open_dir; /* with -a: the one that names are in now; NULL: the target */
 	char *lost_dir; /* the last directory that failed, with its slash: the batch job's; NULL: none */

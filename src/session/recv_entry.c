@@ -55,6 +55,7 @@ void recv_entry_free(struct recv_entry *e)
 	rcp_err_drop(&e->met);
 	rcp_err_drop(&e->checkpoint_met);
 	free(e->tries);
+	e->r->tries_bytes -= e->tries_bytes;
 	e->r->entries_bytes -= e->bytes;
 	free(e);
 }
@@ -142,10 +143,16 @@ static struct recv_try *try_of(struct recv_entry *e, uint64_t offset)
 	if (at < n && t[at].offset == offset)
 		return &t[at];
 	if (!(n & (n - 1))) { /* room for the next power of two */
-		t = realloc(t, (n ? 2 * (size_t)n : 1) * sizeof(*t));
+		size_t more = (n ? n : 1) * sizeof(*t);
+
+		if (e->r->tries_bytes + more > RECV_TRIES_BYTES)
+			return NULL;
+		t = realloc(t, n * sizeof(*t) + more);
 		if (!t)
 			return NULL;
 		e->tries = t;
+		e->tries_bytes += more;
+		e->r->tries_bytes += more;
 	}
 	memmove(t + at + 1, t + at, (n - at) * sizeof(*t));
 	t[at] = (struct recv_try){.offset = offset};
