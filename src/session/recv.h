@@ -92,6 +92,7 @@ struct recv_chunk {
 	struct rcp_receiver *r;
 	uint32_t slot;
 	struct rcp_chunk h;
+	uint64_t came; /* bytes, whatever its header says */
 	const uint8_t *payload;
 	struct recv_entry *entry; /* NULL: a bundle */
 	struct recv_small *small;

@@ -37,8 +37,7 @@ void recv_release_held(struct rcp_receiver *r)
 
 		r->held_at = (r->held_at + 1) % r->slots;
 		r->held_count--;
-		r->budget_ns += (uint64_t)((double)r->chunks[slot].h.length * 1e9 /
-					   (double)r->opt.accept_bytes_per_second);
+		r->budget_ns += (uint64_t)((double)r->chunks[slot].came * 1e9 / (double)r->opt.accept_bytes_per_second);
 		rcp_link_release(r->link, slot);
 	}
 }
@@ -136,6 +135,7 @@ static void tell_forged(struct rcp_receiver *r)
 		"a sealed chunk came damaged or forged: it is sent again");
 	r->forged_told = true;
 }
+
 /* The length of the cell that begins there; 0: none does. */
 static uint32_t cell_at(const struct recv_entry *e, uint64_t at)
 {
@@ -164,7 +164,6 @@ static void chunk_damaged(struct recv_chunk *c)
 	rcp_log(c->r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC", (unsigned long long)c->h.offset);
 	again_if_lacking(e, c->h.offset);
 }
-
 
 /*
  * Loop. True: it was refused for what its seal says. Damaged or forged is asked for again as a wrong CRC
@@ -477,6 +476,7 @@ void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_
 	}
 	memcpy(copy, header, sizeof(copy)); /* the peer can still write there */
 	c->slot = slot;
+	c->came = RCP_CHUNK_HEADER + (uint64_t)length;
 	c->payload = payload;
 	c->entry = NULL;
 	c->err.code = RCP_OK;
