@@ -8,7 +8,6 @@
 #ifndef RCP_SESSION_RECV_H
 #define RCP_SESSION_RECV_H
 
-#include "file/links.h"
 #include "file/sink.h"
 #include "link/seal.h"
 #include "session/idtab.h"
@@ -19,6 +18,7 @@
 #define RECV_OPEN_MAX 64u	/* files with a sink at once */
 #define RECV_TRIES 3u		/* re-sends of one chunk */
 #define RECV_TRIES_BYTES (UINT64_C(64) << 20) /* what is kept of them, in all: millions of chunks */
+#define RECV_FAILED_MAX (1u << 20) /* inodes that are known to have failed, 32 MiB: beyond it no hard link is believed */
 #define RECV_SWEEPS 4u		/* rounds of "what never came" for one entry */
 #define RECV_SWEEP_CHUNKS 4096u /* asked for in one round */
 #define RECV_CHECKPOINT_BYTES (UINT64_C(256) << 20)
@@ -127,7 +127,8 @@ struct rcp_receiver {
 	struct recv_list to_open;
 	struct recv_list barrier;
 	bool barrier_running;
-	struct rcp_links failed; /* inodes whose first name was not copied: -a only */
+	struct rcp_keys *failed; /* inodes whose first name was not copied: -a only; NULL: none */
+	unsigned failed_count;
 	unsigned open_files;
 	unsigned jobs;
 
@@ -164,6 +165,8 @@ void recv_list_put(struct recv_list *l, struct recv_entry *e);
 struct recv_entry *recv_list_get(struct recv_list *l);
 /* The entry has ended: RESULT, callbacks, out of the table; freed when its last job ends. */
 void recv_entry_end(struct recv_entry *e, enum rcp_status status);
+/* A hard link's: was the name that it is another one of not copied, for all that is known? */
+bool recv_first_failed(const struct recv_entry *e);
 
 /* recv_entry.c */
 int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err);

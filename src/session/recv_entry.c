@@ -410,15 +410,13 @@ static void special_done(struct rcp_job *job)
 /* A hard link to what was there before the first name failed would be neither old nor new. */
 static bool link_refuse(struct recv_entry *e)
 {
-	const char *first = e->rec.type == RCP_ENTRY_HARDLINK
-				    ? rcp_links_find(&e->r->failed, e->rec.dev, e->rec.ino)
-				    : NULL;
+	struct rcp_span first = e->rec.link;
 	struct rcp_err err = {0};
 
-	if (!first)
+	if (e->rec.type != RCP_ENTRY_HARDLINK || !recv_first_failed(e))
 		return false;
-	rcp_err_set(&err, RCP_E_PARTIAL, 0, "link", e->shown,
-		    "no hard link to %.200s, which was not copied", first);
+	rcp_err_set(&err, RCP_E_PARTIAL, 0, "link", e->shown, "no hard link to %.*s, which was not copied",
+		    (int)(first.len < 200 ? first.len : 200), (const char *)first.data);
 	recv_entry_fail(e, &err);
 	return true;
 }
