@@ -35,6 +35,7 @@ void send_entry_free(struct send_entry *e)
 	}
 	rcp_err_drop(&e->err);
 	free(e->have);
+	e->s->have_bytes -= e->have_bytes;
 	free(e);
 }
 
@@ -74,7 +75,11 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 
 	if (!blob.len)
 		return 0;
-	e->have = calloc(blob.len / 16 + 1, sizeof(*e->have));
+	e->have_bytes = (blob.len / 16 + 1) * sizeof(*e->have);
+	e->s->have_bytes += e->have_bytes;
+	if (e->s->have_bytes > SEND_HAVE_BYTES)
+		return broken(err, "more ranges of partial files than it has files open");
+	e->have = calloc(1, e->have_bytes);
 	if (!e->have)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", e->open_path, NULL);
 	while ((rc = rcp_rec_next(&r, RCP_REC_RANGE, &range)) > 0) {
