@@ -497,7 +497,9 @@ static int make_chunks(struct rcp_sender *s, struct rcp_err *err)
 	if (!s->chunks)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
 	s->depth = SEND_CHUNKS_MAX;
-	for (uint32_t i = SEND_CHUNKS_MAX; i-- > 0;) {
+	if (s->opt.stage_bytes && s->opt.stage_bytes / s->opt.chunk_bytes < s->depth)
+		s->depth = s->opt.stage_bytes < s->opt.chunk_bytes ? 1 : (unsigned)(s->opt.stage_bytes / s->opt.chunk_bytes);
+	for (uint32_t i = s->depth; i-- > 0;) {
 		s->chunks[i].s = s;
 		s->chunks[i].next = s->free_chunks;
 		s->free_chunks = &s->chunks[i];
