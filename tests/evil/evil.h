@@ -234,6 +234,8 @@ int victim_wait(struct victim *v, unsigned seconds);
 /* ---- cases-guard.c: from START on; true where the bound is kept ---- */
 bool guard_rings(struct evil *e);
 bool guard_names(struct evil *e);
+bool guard_patterns(struct evil *e);
+bool guard_staging(struct evil *e);
 
 /* ---- cases-daemon.c ---- */
 int evil_daemon_main(const char *rcp, const char *dir, const char *only);
