@@ -99,7 +99,26 @@ bool guard_names(struct evil *e)
 	return evil_link(e) && evil_heard(e);
 }
 
-/* A source of what `path` is, and the pipe for a link. */
+/* As evil_link, with chunks that are larger than its own. */
+static bool large_link(struct evil *e, uint32_t slots, uint32_t bytes)
+{
+	struct rcp_msg_caps caps = {.features = e->hello.features, .slots = slots, .chunk_bytes = bytes, .cpus = 1, .streams = 1};
+	struct rcp_msg_link_try try = {.link = 1, .kind = RCP_LINK_PIPE, .streams = 1, .slots = slots, .chunk_bytes = bytes};
+	struct rcp_msg_link_use use = {.link = 1, .kind = RCP_LINK_PIPE, .slots = slots, .chunk_bytes = bytes, .generation = 1};
+
+	e->ring = (struct rcp_msg_link_ring){.link = 1, .slots = slots, .slot_bytes = 4096 + bytes, .chunk_bytes = bytes, .generation = 1};
+	evil_say(e, RCP_MSG_CAPS, &caps);
+	if (!evil_await(e, RCP_MSG_CAPS))
+		return false;
+	evil_say(e, RCP_MSG_LINK_TRY, &try);
+	if (!evil_await(e, RCP_MSG_LINK_GO))
+		return false;
+	evil_say(e, RCP_MSG_LINK_USE, &use);
+	evil_say(e, RCP_MSG_LINK_RING, &e->ring);
+	return true;
+}
+
+/* A source of what `path` is, up to the link. */
 static bool source_of(struct evil *e, const char *path)
 {
 	struct rcp_msg_switch to = {.to = RCP_SWITCH_PIPE};
@@ -112,7 +131,7 @@ static bool source_of(struct evil *e, const char *path)
 	if (!evil_await(e, RCP_MSG_READY))
 		return false;
 	evil_say(e, RCP_MSG_SWITCH, &to);
-	return evil_link(e);
+	return true;
 }
 
 #define LINKS 20
@@ -136,7 +155,7 @@ bool guard_patterns(struct evil *e)
 		if (symlink(".", path) < 0)
 			return false;
 	}
-	if (source_of(e, "*/*/*/*/*/*/*/*")) {
+	if (source_of(e, "*/*/*/*/*/*/*/*") && evil_link(e)) {
 		while (!told && !e->walk_end && evil_get(e)) {
 			if (e->msg.type == RCP_MSG_FAULT)
 				told = strstr(rcp_span_copy(e->msg.fault_.text, text, sizeof(text)), "more names than are taken here");
@@ -171,8 +190,7 @@ bool guard_staging(struct evil *e)
 		close(fd);
 	e->start.slots = 64;
 	e->start.chunk_bytes = 16 << 20;
-	e->ring.slots = 16;
-	if (fd >= 0 && source_of(e, "staged") && evil_heard(e)) {
+	if (fd >= 0 && source_of(e, "staged") && large_link(e, 16, 16 << 20) && evil_heard(e)) {
 		evil_answer(e, 0, 1, NULL, 0);
 		good = true;
 		for (unsigned came = 0; good && came < e->ring.slots; came++)
