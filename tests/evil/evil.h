@@ -64,6 +64,7 @@ struct evil_case {
 			   tells of a lost link first */
 	const char *env;  /* NAME=VALUE for the victim, which then has test hooks */
 	long arg, arg2;
+	long most_kib; /* of memory; 0: 600 MiB */
 	const void *data;
 	size_t len;
 };
