@@ -166,15 +166,19 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length, bo
 	struct recv_try *t = try_of(e, offset);
 	struct rcp_err err = {0};
 
-	if (t)
-		t->damaged |= damaged;
-	if (!t || t->tries >= RECV_TRIES) {
+	if (!t) {
+		rcp_err_set(&err, RCP_E_INTEGRITY, ENOMEM, "", e->shown, "more chunks came damaged or not at all than can be kept count of");
+		recv_entry_fail(e, &err);
+		return false;
+	}
+	t->damaged |= damaged;
+	if (t->tries >= RECV_TRIES) {
 		bool sealed = e->r->link && e->r->link->seal;
-		const char *what = t && !t->damaged ? "never arrived whole, sent"
+		const char *what = !t->damaged ? "never arrived whole, sent"
 				   : sealed	    ? "came damaged or forged"
 						    : "had a wrong CRC";
 
-		rcp_err_set(&err, RCP_E_INTEGRITY, t ? 0 : ENOMEM, "", e->shown,
+		rcp_err_set(&err, RCP_E_INTEGRITY, 0, "", e->shown,
 			    "the chunk at offset %llu %s %u times", (unsigned long long)offset, what, RECV_TRIES + 1);
 		rcp_err_fix(&err, "check cables, NICs and memory of both hosts%s; a rerun goes on from here",
 			    sealed ? ", and who can change what they send" : "");
