@@ -220,6 +220,8 @@ static void check_deadlines(struct daemon *d, uint64_t now)
 
 		if (c->over_ns && now >= c->over_ns && !c->terminated) {
 			say(d, 1, "%s: its time is over (max-seconds)", c->peer);
+			if (c->channel >= 0)
+				send(c->channel, "T", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 			end_child(c, now);
 		}
 		if (now < c->kill_ns)
@@ -268,12 +270,20 @@ static const char *refusal(const struct daemon *d, const char *name, char *text,
 	return text;
 }
 
+static bool lists(const struct child *c)
+{
+	return strcmp(c->module, DAEMON_LISTING) == 0;
+}
+
 /* It has a place, as long as it lives and may. */
 static void seat(const struct daemon *d, struct child *c, uint64_t now)
 {
+	uint64_t kill_ns = now + silent_ns();
+
 	c->over_ns = d->config.max_seconds ? now + d->config.max_seconds * RCP_SEC : 0;
-	if (!c->terminated)
-		c->kill_ns = now + silent_ns();
+	/* A list is said at once: who says one has no longer than he had to ask for it, whatever else he says. */
+	if (!c->terminated && (!lists(c) || kill_ns < c->kill_ns))
+		c->kill_ns = kill_ns;
 }
 
 /* What c has asked for, now or at the end of its waiting. */
@@ -288,8 +298,7 @@ static void answer(struct daemon *d, struct child *c, uint64_t now)
 	c->wants_ns = 0;
 	if (!no) {
 		snprintf(c->module, sizeof(c->module), "%s", c->wants);
-		if (strcmp(c->wants, DAEMON_LISTING) != 0)
-			seat(d, c, now);
+		seat(d, c, now);
 	}
 	send(c->channel, no ? no : "+", no ? strlen(no) : 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -320,7 +329,7 @@ static void take_life(struct child *c, bool ends)
 {
 	uint64_t now = rcp_now_ns();
 
-	if (!c->module[0] || c->terminated || c->leaving)
+	if (!c->module[0] || lists(c) || c->terminated || c->leaving)
 		return;
 	c->leaving = ends;
 	c->kill_ns = now + (ends ? ENDING_NS : silent_ns());

@@ -50,6 +50,12 @@ static void tell(struct rcp_run *run, const char *fmt, ...)
 	send(run->served->params->channel, packet, (size_t)n + 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* One letter. It may get lost where the daemon has much to hear: the next one follows. */
+static void word(const struct rcp_run *run, char letter)
+{
+	send(run->served->params->channel, &letter, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* The daemon has nothing to do but answer. */
 static int ask(struct rcp_run *run, const char *module, struct rcp_err *err)
 {
@@ -71,6 +77,19 @@ static int ask(struct rcp_run *run, const char *module, struct rcp_err *err)
 }
 
 /* ---- MODULE ---- */
+
+/* Tests only: RCP_TEST_TAKEN=1, a child that was taken over: it says that it lives, and nothing else ends it. */
+static void taken_over(const struct rcp_run *run)
+{
+#if RCP_TEST_HOOKS
+	while (getenv("RCP_TEST_TAKEN")) {
+		word(run, 'P');
+		poll(NULL, 0, 100);
+	}
+#else
+	(void)run;
+#endif
+}
 
 static int list(struct rcp_run *run, struct rcp_err *err)
 {
@@ -94,6 +113,7 @@ static int list(struct rcp_run *run, struct rcp_err *err)
 	rcp_ctl_send(run->pipe, RCP_MSG_MODULES, &m);
 	rcp_wr_free(&w);
 	run->served->listed = true;
+	taken_over(run);
 	run_end(run, &none);
 	return 0;
 }
@@ -211,12 +231,6 @@ const char *served_connection(const struct rcp_run *run)
 	return run->served->connection;
 }
 
-/* One letter. It may get lost where the daemon has much to hear: the next one follows. */
-static void word(const struct rcp_run *run, char letter)
-{
-	send(run->served->params->channel, &letter, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 static void pulse(struct rcp_run *run, uint64_t now)
 {
 	if (now < run->served->pulse_ns)
@@ -228,6 +242,14 @@ static void pulse(struct rcp_run *run, uint64_t now)
 void served_ending(struct rcp_run *run)
 {
 	word(run, 'E');
+}
+
+const char *served_interruption(const struct rcp_run *run)
+{
+	char packet[DAEMON_PACKET];
+	ssize_t n = recv(run->served->params->channel, packet, sizeof(packet), MSG_DONTWAIT);
+
+	return n > 0 && packet[0] == 'T' ? "its time is over (max-seconds of the daemon)" : "the daemon was ended";
 }
 
 /* Who is alive and does nothing must not keep others out. What is read back moves, too, though nothing of it is sent. */

@@ -7,6 +7,7 @@
  *   child: L text        a line for the log
  *   child: P             it lives (every few seconds, once it has a place)
  *   child: E             its connection is over, and it goes
+ *   daemon: T            the signal that comes next is max-seconds'
  */
 #ifndef RCP_BOOT_DAEMON_INT_H
 #define RCP_BOOT_DAEMON_INT_H

@@ -168,6 +168,7 @@ int run_session_new(struct rcp_run *run, uint32_t chunk_bytes, struct rcp_err *e
 					.bundle_bytes = run->req.bundle_bytes,
 					.engine = run->req.engine,
 					.umask = user_umask(),
+					.stage_bytes = run_guarded(run) ? RUN_RING_MOST : 0,
 					.limit_bytes_per_second = run->req.limit,
 					.accept_bytes_per_second = run->accept_limit};
 

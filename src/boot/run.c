@@ -79,7 +79,7 @@ int run_no_memory(const struct rcp_watch *watch)
 static void interruption(const struct rcp_run *run, struct rcp_err *err)
 {
 	if (run->served) /* the initiator may come again, and then go on */
-		rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "the daemon was ended");
+		rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "%s", served_interruption(run));
 	else
 		rcp_err_set(err, run->cancel_code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED,
 			    0, "", NULL, "interrupted");

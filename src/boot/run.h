@@ -359,6 +359,8 @@ unsigned served_step_ms(const struct rcp_run *run);
 void served_turn(struct rcp_run *run, uint64_t now);
 /* The end has begun: the daemon counts, too. */
 void served_ending(struct rcp_run *run);
+/* Why a signal of the daemon ends it. */
+const char *served_interruption(const struct rcp_run *run);
 void served_over(struct rcp_run *run);
 int local_start(struct rcp_run *run, struct rcp_err *err);
 bool local_turn(struct rcp_run *run);

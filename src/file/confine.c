@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,50 +167,123 @@ int rcp_place_mkdir(const char *path, mode_t mode)
 
 /* ---- glob(3) with our own eyes ---- */
 
+/*
+ * What patterns may cost, in all: links to "." make a tree of any size out of a few names. glob(3) keeps what matches at one
+ * level while it looks for the next, so each match counts at its level, as much as an argument of that length does.
+ */
+#define GLOB_MOST (UINT64_C(128) << 20)
+
+/* glob(3) hands nothing on to whom it calls. A walk is one caller. */
+static struct {
+	const char *pattern;
+	uint64_t bytes; /* never given back: the walk's tables keep names, too */
+	bool over;
+} globbing;
+
+struct glob_dir {
+	DIR *dir;
+	size_t len; /* of its path */
+	char name[NAME_MAX + 1]; /* of the pattern: what is looked for in it; "": anything */
+};
+
+/* As many words into the pattern as the path has. */
+static void glob_word(const char *path, char word[NAME_MAX + 1])
+{
+	const char *p = globbing.pattern;
+	size_t len;
+
+	for (path += strspn(path, "/"); *path && strcmp(path, ".") != 0; path += strspn(path, "/")) {
+		path += strcspn(path, "/");
+		p += strspn(p, "/");
+		p += strcspn(p, "/");
+	}
+	p += strspn(p, "/");
+	len = strcspn(p, "/");
+	if (len > NAME_MAX)
+		len = 0;
+	memcpy(word, p, len);
+	word[len] = 0;
+}
+
+/* False: more than may be. */
+static bool glob_counts(size_t len)
+{
+	globbing.bytes += 3 * len + 220;
+	globbing.over = globbing.bytes > GLOB_MOST;
+	return !globbing.over;
+}
+
+static bool glob_wants(const struct glob_dir *d, const char *name)
+{
+	return !d->name[0] || fnmatch(d->name, name, FNM_PERIOD) == 0;
+}
+
 static void *glob_open(const char *path)
 {
-	int fd = open_below(path, O_RDONLY | O_DIRECTORY);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct glob_dir *d = globbing.over ? NULL : malloc(sizeof(*d));
+	int fd = d ? open_below(path, O_RDONLY | O_DIRECTORY) : -1;
 
-	if (!dir)
-		rcp_io_close(&fd);
-	return dir;
+	if (d) {
+		d->dir = fd < 0 ? NULL : fdopendir(fd);
+		d->len = strlen(path);
+		glob_word(path, d->name);
+	}
+	if (d && d->dir)
+		return d;
+	rcp_io_close(&fd);
+	free(d);
+	return NULL;
 }
 
 /* What other copies have not finished is nobody's to have. Without "." and "..": by them a pattern of a few words has as many answers as there are ways to and fro. */
-static struct dirent *glob_read(void *dir)
+static struct dirent *glob_read(void *arg)
 {
+	struct glob_dir *g = arg;
 	struct dirent *d;
 
 	do
-		d = rcp_work_unwanted() ? NULL : readdir(dir);
+		d = globbing.over || rcp_work_unwanted() ? NULL : readdir(g->dir);
 	while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 || rcp_part_name_is_own(d->d_name)));
-	return d;
+	return d && (!glob_wants(g, d->d_name) || glob_counts(g->len + strlen(d->d_name))) ? d : NULL;
 }
 
-static void glob_close(void *dir)
+static void glob_close(void *arg)
 {
-	closedir(dir);
+	struct glob_dir *d = arg;
+
+	closedir(d->dir);
+	free(d);
+}
+
+/* The words of a pattern without wildcards are not looked for by reading. */
+static int glob_looks(const char *path, bool follow, struct stat *st)
+{
+	if (globbing.over || rcp_work_unwanted() || rcp_place_stat(AT_FDCWD, path, path, follow, st) < 0)
+		return -1;
+	return glob_counts(strlen(path)) ? 0 : -1;
 }
 
 static int glob_stat(const char *path, struct stat *st)
 {
-	return rcp_place_stat(AT_FDCWD, path, path, true, st);
+	return glob_looks(path, true, st);
 }
 
 static int glob_lstat(const char *path, struct stat *st)
 {
-	return rcp_place_stat(AT_FDCWD, path, path, false, st);
+	return glob_looks(path, false, st);
 }
 
 int rcp_place_glob(const char *pattern, glob_t *out)
 {
 	if (!rcp_confined())
 		return glob(pattern, 0, NULL, out);
+	globbing.pattern = pattern;
 	out->gl_opendir = glob_open;
 	out->gl_readdir = glob_read;
 	out->gl_closedir = glob_close;
 	out->gl_stat = glob_stat;
 	out->gl_lstat = glob_lstat;
-	return glob(pattern, GLOB_ALTDIRFUNC, NULL, out);
+	int rc = globbing.over ? GLOB_ABORTED : glob(pattern, GLOB_ALTDIRFUNC, NULL, out);
+
+	return globbing.over ? RCP_GLOB_MANY : rc;
 }

@@ -46,7 +46,8 @@ int rcp_place_mkdir(const char *path, mode_t mode);
 /* Confined only: the directory that holds path, beneath the root, and its last component. As
  * rcp_beneath_parent. */
 int rcp_place_parent(const char *path, const char **leaf);
-/* As glob(3) without flags. */
+/* As glob(3) without flags. Confined, what all patterns stand for is bounded: RCP_GLOB_MANY. */
+#define RCP_GLOB_MANY 1000
 int rcp_place_glob(const char *pattern, glob_t *out);
 
 #endif

@@ -50,11 +50,6 @@ int rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const ch
 	return 0;
 }
 
-const char *rcp_links_find(const struct rcp_links *links, uint64_t dev, uint64_t ino)
-{
-	return links->cap ? links->of[slot_of(links->of, links->cap, dev, ino)].path : NULL;
-}
-
 void rcp_links_free(struct rcp_links *links)
 {
 	for (size_t i = 0; i < links->cap; i++)

@@ -21,8 +21,6 @@ struct rcp_links {
  * -1: there is no memory for that, and its other names would become files of their own.
  */
 int rcp_links_seen(struct rcp_links *links, uint64_t dev, uint64_t ino, const char *path, const char **first);
-/* The path that (dev, ino) is remembered under, or NULL. */
-const char *rcp_links_find(const struct rcp_links *links, uint64_t dev, uint64_t ino);
 void rcp_links_free(struct rcp_links *links);
 
 #endif

@@ -96,6 +96,11 @@ static int expand_pattern(struct rcp_walk *w, const char *path, struct rcp_err *
 	globfree(&w->globbed);
 	if (rc == GLOB_NOSPACE)
 		return rcp_io_fail(err, ENOMEM, "glob", path), -1;
+	if (rc == RCP_GLOB_MANY) {
+		rcp_err_set(err, RCP_E_PARTIAL, 0, "glob", path, "patterns stand for more names than are taken here in one copy");
+		rcp_err_fix(err, "name directories, or a list of names (--files-from)");
+		return -1;
+	}
 	rcp_err_set(err, RCP_E_PARTIAL, rc == GLOB_NOMATCH ? ENOENT : EIO, "glob", path,
 		    rc == GLOB_NOMATCH ? "no file matches" : "a directory can't be read");
 	return -1;

@@ -203,18 +203,44 @@ static bool has_inode(uint8_t type)
 	return type != RCP_ENTRY_HARDLINK && type != RCP_ENTRY_DIR && type != RCP_ENTRY_DIR_END;
 }
 
+static struct rcp_key inode_key(const struct rcp_receiver *r, const struct recv_entry *e)
+{
+	return rcp_keys_key(r->failed, NULL, 0, e->rec.dev, e->rec.ino);
+}
+
+/* Of those that fail nobody knows which have other names, and a source can have as many fail as it likes. */
+static void note_failed(struct rcp_receiver *r, const struct recv_entry *e)
+{
+	int fresh;
+
+	if (r->failed_count >= RECV_FAILED_MAX)
+		return;
+	if (!r->failed)
+		r->failed = rcp_keys_new(NULL);
+	fresh = r->failed ? rcp_keys_add(r->failed, inode_key(r, e)) : -1;
+	if (fresh < 0)
+		no_memory(r);
+	else
+		r->failed_count += (unsigned)fresh;
+}
+
+bool recv_first_failed(const struct recv_entry *e)
+{
+	const struct rcp_receiver *r = e->r;
+
+	return r->failed && (r->failed_count >= RECV_FAILED_MAX || rcp_keys_has(r->failed, inode_key(r, e)));
+}
+
 void recv_entry_end(struct recv_entry *e, enum rcp_status status)
 {
 	struct rcp_receiver *r = e->r;
-	const char *first;
 
 	if (status == RCP_STATUS_WARNED)
 		tell_lost(e);
 	count_end(r, e, status);
 	/* What the target has under that name is then no file to link another name to. */
-	if ((is_failure(status) || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type) &&
-	    rcp_links_seen(&r->failed, e->rec.dev, e->rec.ino, e->path, &first))
-		no_memory(r);
+	if ((is_failure(status) || e->left) && r->opt.flags & RCP_OPT_ARCHIVE && has_inode(e->rec.type))
+		note_failed(r, e);
 	if (status == RCP_STATUS_FAILED || status == RCP_STATUS_WARNED) {
 		result_with_error(r, e->id, status, e->err);
 		if (!r->stopping)
@@ -535,7 +561,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 	rcp_idtab_free(&r->entries);
 	rcp_wr_free(&r->answers);
 	rcp_wr_free(&r->results);
-	rcp_links_free(&r->failed);
+	rcp_keys_free(&r->failed);
 	recv_chunks_free(r);
 	free(r);
 }

@@ -8,7 +8,6 @@
 #ifndef RCP_SESSION_RECV_H
 #define RCP_SESSION_RECV_H
 
-#include "file/links.h"
 #include "file/sink.h"
 #include "link/seal.h"
 #include "session/idtab.h"
@@ -18,6 +17,8 @@
 #define RECV_ENTRIES_BYTES (UINT64_C(128) << 20) /* the same; a source has 16 MiB of records open, to which the target's name comes */
 #define RECV_OPEN_MAX 64u	/* files with a sink at once */
 #define RECV_TRIES 3u		/* re-sends of one chunk */
+#define RECV_TRIES_BYTES (UINT64_C(64) << 20) /* what is kept of them, in all: millions of chunks */
+#define RECV_FAILED_MAX (1u << 20) /* inodes that are known to have failed, 32 MiB: beyond it no hard link is believed */
 #define RECV_SWEEPS 4u		/* rounds of "what never came" for one entry */
 #define RECV_SWEEP_CHUNKS 4096u /* asked for in one round */
 #define RECV_CHECKPOINT_BYTES (UINT64_C(256) << 20)
@@ -62,6 +63,7 @@ struct recv_entry {
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;
 	unsigned try_count;
+	size_t tries_bytes;
 	struct rcp_job job;		   /* one at a time: prepare, open, commit, close */
 	struct rcp_job checkpoint;
 	const struct rcp_err *err; /* what ended it; NULL: nothing */
@@ -90,6 +92,7 @@ struct recv_chunk {
 	struct rcp_receiver *r;
 	uint32_t slot;
 	struct rcp_chunk h;
+	uint64_t came; /* bytes, whatever its header says */
 	const uint8_t *payload;
 	struct recv_entry *entry; /* NULL: a bundle */
 	struct recv_small *small;
@@ -117,14 +120,15 @@ struct rcp_receiver {
 	struct rcp_err cause;
 
 	struct rcp_idtab entries;
-	uint64_t entries_bytes;
+	uint64_t entries_bytes, tries_bytes;
 	struct recv_batch *batches, **batch_tail; /* head is running */
 	char *open_dir; /* with -a: the one that names are in now; NULL: the target */
 	char *lost_dir; /* the last directory that failed, with its slash: the batch job's; NULL: none */
 	struct recv_list to_open;
 	struct recv_list barrier;
 	bool barrier_running;
-	struct rcp_links failed; /* inodes whose first name was not copied: -a only */
+	struct rcp_keys *failed; /* inodes whose first name was not copied: -a only; NULL: none */
+	unsigned failed_count;
 	unsigned open_files;
 	unsigned jobs;
 
@@ -161,6 +165,8 @@ void recv_list_put(struct recv_list *l, struct recv_entry *e);
 struct recv_entry *recv_list_get(struct recv_list *l);
 /* The entry has ended: RESULT, callbacks, out of the table; freed when its last job ends. */
 void recv_entry_end(struct recv_entry *e, enum rcp_status status);
+/* A hard link's: was the name that it is another one of not copied, for all that is known? */
+bool recv_first_failed(const struct recv_entry *e);
 
 /* recv_entry.c */
 int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err);

@@ -37,8 +37,7 @@ void recv_release_held(struct rcp_receiver *r)
 
 		r->held_at = (r->held_at + 1) % r->slots;
 		r->held_count--;
-		r->budget_ns += (uint64_t)((double)r->chunks[slot].h.length * 1e9 /
-					   (double)r->opt.accept_bytes_per_second);
+		r->budget_ns += (uint64_t)((double)r->chunks[slot].came * 1e9 / (double)r->opt.accept_bytes_per_second);
 		rcp_link_release(r->link, slot);
 	}
 }
@@ -137,6 +136,35 @@ static void tell_forged(struct rcp_receiver *r)
 	r->forged_told = true;
 }
 
+/* The length of the cell that begins there; 0: none does. */
+static uint32_t cell_at(const struct recv_entry *e, uint64_t at)
+{
+	uint64_t cell = e->r->opt.chunk_bytes;
+
+	if (at % cell || at >= e->fid.size)
+		return 0;
+	return e->fid.size - at < cell ? (uint32_t)(e->fid.size - at) : (uint32_t)cell;
+}
+
+static void again_if_lacking(struct recv_entry *e, uint64_t at)
+{
+	if (e->state == RECV_RECEIVING && !rcp_sink_holds(e->sink, at / e->r->opt.chunk_bytes))
+		recv_entry_again(e, at, cell_at(e, at), true);
+}
+
+/* Its header has a CRC of its own, so off the grid is the source's doing; and each offset that is asked for again is kept. */
+static void chunk_damaged(struct recv_chunk *c)
+{
+	struct recv_entry *e = c->entry;
+
+	if (c->h.length != cell_at(e, c->h.offset)) {
+		recv_break(c->r, "a chunk that is no cell of its file");
+		return;
+	}
+	rcp_log(c->r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC", (unsigned long long)c->h.offset);
+	again_if_lacking(e, c->h.offset);
+}
+
 /*
  * Loop. True: it was refused for what its seal says. Damaged or forged is asked for again as a wrong CRC
  * is: a forger has 2^-128 with each try and few tries. Its header is as little to be believed as its
@@ -146,7 +174,7 @@ static bool seal_refused(struct recv_chunk *c)
 {
 	struct rcp_receiver *r = c->r;
 	struct recv_entry *e = c->entry;
-	uint64_t cell = r->opt.chunk_bytes, at = c->h.offset;
+	uint64_t at = c->h.offset;
 
 	if (!(c->h.flags & RCP_CHUNK_SEALED) || c->unseal == RCP_UNSEAL_OK)
 		return false;
@@ -156,10 +184,8 @@ static bool seal_refused(struct recv_chunk *c)
 	}
 	if (c->unseal == RCP_UNSEAL_FORGED)
 		tell_forged(r);
-	if (!e || e->state != RECV_RECEIVING || at % cell || at >= e->fid.size ||
-	    rcp_sink_holds(e->sink, at / cell))
-		return true;
-	recv_entry_again(e, at, e->fid.size - at < cell ? (uint32_t)(e->fid.size - at) : (uint32_t)cell, true);
+	if (e && cell_at(e, at))
+		again_if_lacking(e, at);
 	return true;
 }
 
@@ -200,9 +226,7 @@ static void chunk_done(struct rcp_job *job)
 	} else if (c->bad && seal_refused(c)) {
 		; /* asked for again, or the end of all */
 	} else if (c->bad) {
-		rcp_log(r->env.log, RCP_LOG_INFO, "a chunk at offset %llu came with a wrong CRC",
-			(unsigned long long)c->h.offset);
-		recv_entry_again(e, c->h.offset, c->h.length, true);
+		chunk_damaged(c);
 	} else {
 		r->stats.bytes_moved += c->h.length;
 		r->stats.sealed_bytes += c->h.flags & RCP_CHUNK_SEALED ? c->h.length : 0;
@@ -452,6 +476,7 @@ void recv_on_chunk(void *arg, uint32_t slot, const uint8_t *header, const uint8_
 	}
 	memcpy(copy, header, sizeof(copy)); /* the peer can still write there */
 	c->slot = slot;
+	c->came = RCP_CHUNK_HEADER + (uint64_t)length;
 	c->payload = payload;
 	c->entry = NULL;
 	c->err.code = RCP_OK;
@@ -508,7 +533,7 @@ static unsigned sweep_big(struct recv_entry *e, unsigned room)
 	for (uint64_t at = 0; at < size && asked < room; at += cell) {
 		if (rcp_sink_holds(e->sink, at / cell))
 			continue;
-		if (!recv_entry_again(e, at, size - at < cell ? (uint32_t)(size - at) : (uint32_t)cell, false))
+		if (!recv_entry_again(e, at, cell_at(e, at), false))
 			break;
 		asked++;
 	}

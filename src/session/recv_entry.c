@@ -55,6 +55,7 @@ void recv_entry_free(struct recv_entry *e)
 	rcp_err_drop(&e->met);
 	rcp_err_drop(&e->checkpoint_met);
 	free(e->tries);
+	e->r->tries_bytes -= e->tries_bytes;
 	e->r->entries_bytes -= e->bytes;
 	free(e);
 }
@@ -142,10 +143,16 @@ static struct recv_try *try_of(struct recv_entry *e, uint64_t offset)
 	if (at < n && t[at].offset == offset)
 		return &t[at];
 	if (!(n & (n - 1))) { /* room for the next power of two */
-		t = realloc(t, (n ? 2 * (size_t)n : 1) * sizeof(*t));
+		size_t more = (n ? n : 1) * sizeof(*t);
+
+		if (e->r->tries_bytes + more > RECV_TRIES_BYTES)
+			return NULL;
+		t = realloc(t, n * sizeof(*t) + more);
 		if (!t)
 			return NULL;
 		e->tries = t;
+		e->tries_bytes += more;
+		e->r->tries_bytes += more;
 	}
 	memmove(t + at + 1, t + at, (n - at) * sizeof(*t));
 	t[at] = (struct recv_try){.offset = offset};
@@ -159,15 +166,19 @@ bool recv_entry_again(struct recv_entry *e, uint64_t offset, uint32_t length, bo
 	struct recv_try *t = try_of(e, offset);
 	struct rcp_err err = {0};
 
-	if (t)
-		t->damaged |= damaged;
-	if (!t || t->tries >= RECV_TRIES) {
+	if (!t) {
+		rcp_err_set(&err, RCP_E_INTEGRITY, ENOMEM, "", e->shown, "more chunks came damaged or not at all than can be kept count of");
+		recv_entry_fail(e, &err);
+		return false;
+	}
+	t->damaged |= damaged;
+	if (t->tries >= RECV_TRIES) {
 		bool sealed = e->r->link && e->r->link->seal;
-		const char *what = t && !t->damaged ? "never arrived whole, sent"
+		const char *what = !t->damaged ? "never arrived whole, sent"
 				   : sealed	    ? "came damaged or forged"
 						    : "had a wrong CRC";
 
-		rcp_err_set(&err, RCP_E_INTEGRITY, t ? 0 : ENOMEM, "", e->shown,
+		rcp_err_set(&err, RCP_E_INTEGRITY, 0, "", e->shown,
 			    "the chunk at offset %llu %s %u times", (unsigned long long)offset, what, RECV_TRIES + 1);
 		rcp_err_fix(&err, "check cables, NICs and memory of both hosts%s; a rerun goes on from here",
 			    sealed ? ", and who can change what they send" : "");
@@ -403,15 +414,13 @@ static void special_done(struct rcp_job *job)
 /* A hard link to what was there before the first name failed would be neither old nor new. */
 static bool link_refuse(struct recv_entry *e)
 {
-	const char *first = e->rec.type == RCP_ENTRY_HARDLINK
-				    ? rcp_links_find(&e->r->failed, e->rec.dev, e->rec.ino)
-				    : NULL;
+	struct rcp_span first = e->rec.link;
 	struct rcp_err err = {0};
 
-	if (!first)
+	if (e->rec.type != RCP_ENTRY_HARDLINK || !recv_first_failed(e))
 		return false;
-	rcp_err_set(&err, RCP_E_PARTIAL, 0, "link", e->shown,
-		    "no hard link to %.200s, which was not copied", first);
+	rcp_err_set(&err, RCP_E_PARTIAL, 0, "link", e->shown, "no hard link to %.*s, which was not copied",
+		    (int)(first.len < 200 ? first.len : 200), (const char *)first.data);
 	recv_entry_fail(e, &err);
 	return true;
 }

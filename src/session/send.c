@@ -35,6 +35,7 @@ void send_entry_free(struct send_entry *e)
 	}
 	rcp_err_drop(&e->err);
 	free(e->have);
+	e->s->have_bytes -= e->have_bytes;
 	free(e);
 }
 
@@ -74,7 +75,11 @@ static int take_have(struct send_entry *e, struct rcp_span blob, struct rcp_err 
 
 	if (!blob.len)
 		return 0;
-	e->have = calloc(blob.len / 16 + 1, sizeof(*e->have));
+	e->have_bytes = (blob.len / 16 + 1) * sizeof(*e->have);
+	e->s->have_bytes += e->have_bytes;
+	if (e->s->have_bytes > SEND_HAVE_BYTES)
+		return broken(err, "more ranges of partial files than it has files open");
+	e->have = calloc(1, e->have_bytes);
 	if (!e->have)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", e->open_path, NULL);
 	while ((rc = rcp_rec_next(&r, RCP_REC_RANGE, &range)) > 0) {
@@ -492,7 +497,9 @@ static int make_chunks(struct rcp_sender *s, struct rcp_err *err)
 	if (!s->chunks)
 		return rcp_err_set(err, RCP_E_IO, ENOMEM, "calloc", NULL, NULL);
 	s->depth = SEND_CHUNKS_MAX;
-	for (uint32_t i = SEND_CHUNKS_MAX; i-- > 0;) {
+	if (s->opt.stage_bytes && s->opt.stage_bytes / s->opt.chunk_bytes < s->depth)
+		s->depth = s->opt.stage_bytes < s->opt.chunk_bytes ? 1 : (unsigned)(s->opt.stage_bytes / s->opt.chunk_bytes);
+	for (uint32_t i = s->depth; i-- > 0;) {
 		s->chunks[i].s = s;
 		s->chunks[i].next = s->free_chunks;
 		s->free_chunks = &s->chunks[i];

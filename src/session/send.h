@@ -20,6 +20,7 @@
 #define SEND_OPEN_MAX 192u	/* source files open at once */
 #define SEND_ENTRIES_MAX 8192u	/* offered and without a result */
 #define SEND_TOLD_BYTES	 (UINT64_C(16) << 20) /* the same, of their records: the sink keeps them */
+#define SEND_HAVE_BYTES	 (UINT64_C(64) << 20) /* of their ranges that the sink has: an honest one has 64 files open */
 #define SEND_AGAINS_EACH 4u	/* re-sends of one cell on one link; a sink asks for no more than 3 */
 #define SEND_AGAIN_MAX 65536u	/* re-sends that the sink may have pending */
 #define SEND_BATCH_ENTRIES 256u /* per ENTRIES message */
@@ -58,7 +59,7 @@ struct send_entry {
 	bool planned, extent_due;
 	bool fills_holes; /* a mapping would: see rcp_source_fills_holes */
 	struct send_range *have;
-	size_t have_count, have_at;
+	size_t have_count, have_at, have_bytes;
 	uint64_t agains; /* of its cells, on this link */
 	struct send_window *window; /* the one that cursor is in; one reference */
 
@@ -145,7 +146,7 @@ struct rcp_sender {
 
 	struct walk_batch batch;
 	struct rcp_idtab entries;
-	uint64_t told_bytes; /* of those that are open */
+	uint64_t told_bytes, have_bytes; /* of those that are open */
 	struct send_queue small, big;
 	struct send_entry *current; /* the big file that chunks are cut from */
 	struct send_queue opening;  /* big files open or being opened, in order */

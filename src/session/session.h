@@ -49,6 +49,7 @@ struct rcp_session_options {
 	uint32_t bundle_bytes; /* files up to this size travel in bundles */
 	enum rcp_engine engine;
 	uint32_t umask;	      /* the user's, for modes without -p */
+	uint64_t stage_bytes; /* source: memory for chunks on their way, at most; 0: what 32 of them take */
 	uint64_t limit_bytes_per_second;  /* source; 0: none */
 	uint64_t accept_bytes_per_second; /* sink: slots are given back no faster; 0: none */
 };

@@ -94,6 +94,7 @@ time_is_over() {
 	d_start --json --retries=0 --bwlimit=6M src/big "$(url mod/m)"
 	reap 25 "$copy"
 	rc_is 6
+	err_has 'its time is over (max-seconds of the daemon)'
 	logged 'its time is over (max-seconds)'
 	d --json src/big "$(url mod/m)"
 	rc_is 0
@@ -103,6 +104,22 @@ time_is_over() {
 	stop_daemon
 	start_daemon
 }
+
+# A child that was taken over while it lists has no longer than one that hangs, whatever it says.
+lists_for_ever() {
+	printf '#!/bin/sh\nexec env RCP_TEST_SILENT_MS=2000 RCP_TEST_TAKEN=1 "%s" "$@"\n' "$RCP_HOOKS" >bin/taken
+	chmod +x bin/taken
+	stop_daemon
+	daemon_program=$dir/bin/taken start_daemon
+	d_start --retries=0 "$(url)"
+	await 10 some_child || fail 'no child'
+	all_gone 12
+	logged 'took too long, ended'
+	reap 20 "$copy"
+	stop_daemon
+	start_daemon
+}
+some_child() { [ -n "$(children)" ]; }
 
 # The same hang behind ssh, where --restrict holds the login: ssh ends, and nobody else would end the server.
 restricted() {
@@ -125,6 +142,7 @@ t 'a worker that hangs, and idle-seconds' nothing_moves
 t 'a worker that is slow' slow_but_moving
 t 'a child that stands still' stands_still
 t 'max-seconds' time_is_over
+t 'a list without an end' lists_for_ever
 t 'a worker that hangs, restricted' restricted
 stop_daemon
 end

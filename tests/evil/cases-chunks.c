@@ -23,6 +23,7 @@ enum chunk_evil {
 	BAD_FLAGS,
 	SEALED,
 	BUNDLE_FLAG,
+	WRONG_CRC = 0x100, /* as well */
 };
 
 static void bend(struct rcp_chunk *c, enum chunk_evil how)
@@ -67,6 +68,8 @@ static void bend(struct rcp_chunk *c, enum chunk_evil how)
 	case BUNDLE_FLAG:
 		c->flags = RCP_CHUNK_BUNDLE;
 		break;
+	case WRONG_CRC:
+		break;
 	}
 	c->crc = rcp_crc32(0, payload, c->length);
 }
@@ -87,7 +90,8 @@ static void bad_chunk(struct evil *e)
 	if (!evil_begin(e, &id))
 		return;
 	c = evil_cell(e, id, 0, EVIL_CHUNK, payload);
-	bend(&c, (enum chunk_evil)e->c->arg);
+	bend(&c, (enum chunk_evil)(e->c->arg & 0xff));
+	c.crc ^= (e->c->arg & WRONG_CRC) != 0;
 	seal_if_due(e, &c);
 	evil_send_chunk(e, 0, &c, payload, c.length);
 	evil_send_file(e, id);
@@ -477,6 +481,10 @@ const struct evil_case evil_chunk_cases[] = {
 	{"chunk: longer than its cell", bad_chunk, 4, "none of this file's", ALL_LINKS, .arg = TOO_LONG},
 	{"chunk: shorter than its cell", bad_chunk, 4, "none of this file's", ALL_LINKS, .arg = TOO_SHORT},
 	{"chunk: empty", bad_chunk, 4, "none of this file's", ALL_LINKS, .arg = EMPTY},
+	{"chunk: off the grid, its CRC wrong", bad_chunk, 3, "no cell of its file", ALL_LINKS, .arg = OFF_GRID | WRONG_CRC},
+	{"chunk: past the end, its CRC wrong", bad_chunk, 3, "no cell of its file", ALL_LINKS, .arg = PAST_END | WRONG_CRC},
+	{"chunk: offset 2^63, its CRC wrong", bad_chunk, 3, "no cell of its file", ALL_LINKS, .arg = FAR_PAST | WRONG_CRC},
+	{"chunk: empty, its CRC wrong", bad_chunk, 3, "no cell of its file", ALL_LINKS, .arg = EMPTY | WRONG_CRC},
 	{"chunk: of no entry", bad_chunk, 3, "never was", ALL_LINKS, .arg = NO_ENTRY},
 	{"chunk: of entry 2^32 - 1", bad_chunk, 3, "never was", ALL_LINKS, .arg = LAST_ENTRY},
 	{"chunk: sealed where nothing is", bad_chunk, 3, "without keys", EVIL_PIPE | EVIL_TCP, .arg = SEALED},

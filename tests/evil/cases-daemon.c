@@ -91,8 +91,11 @@ static bool start_daemon(struct victim *v, const char *const *argv, const char *
 			die("bind");
 		close(fd);
 		port = ntohs(at.sin_port);
-		snprintf(conf, sizeof(conf), "listen = 127.0.0.1\nport = %u\nkeys = %s/keys\nhandshake-seconds = 2\n[m]\npath = %s/w/target\n"
-			 "writable = yes\nkeys = eve\n%s", port, top, top, geteuid() ? "" : "user = root\n");
+		const char *user = geteuid() ? "" : "user = root\n";
+
+		snprintf(conf, sizeof(conf), "listen = 127.0.0.1\nport = %u\nkeys = %s/keys\nhandshake-seconds = 2\n"
+			 "[m]\npath = %s/w/target\nwritable = yes\nkeys = eve\n%s"
+			 "[slow]\npath = %s/w/target\nwritable = yes\nkeys = eve\nbwlimit = 1M\n%s", port, top, top, user, top, user);
 		put_text("conf", 0600, conf);
 		*v = (struct victim){.argv = argv, .cwd = top, .err = log, .out = "/dev/null", .in_fd = -1, .out_fd = -1};
 		if (!victim_start(v))
@@ -297,9 +300,9 @@ static bool secret_once(struct evil *e)
 	return n < 0 || n == 1;
 }
 
-static bool as_client(struct evil *e)
+static bool as_client(struct evil *e, const char *module)
 {
-	struct rcp_msg_module m = {.name = rcp_span_str("m")};
+	struct rcp_msg_module m = {.name = rcp_span_str(module)};
 
 	if (!evil_tls(e, evil_dial(port), false, "eve", key))
 		return false;
@@ -326,7 +329,7 @@ static pid_t only_child(pid_t pid)
 
 static bool secret(struct evil *e)
 {
-	if (!as_client(e) || !evil_await(e, RCP_MSG_HELLO))
+	if (!as_client(e, "m") || !evil_await(e, RCP_MSG_HELLO))
 		return false;
 	looked_at = only_child(daemon_pid);
 	if (looked_at < 0)
@@ -339,7 +342,7 @@ static bool secret(struct evil *e)
 
 static bool rings(struct evil *e)
 {
-	bool good = as_client(e) && guard_rings(e);
+	bool good = as_client(e, "m") && guard_rings(e);
 
 	evil_hang_up(e);
 	return good;
@@ -347,7 +350,7 @@ static bool rings(struct evil *e)
 
 static bool names(struct evil *e)
 {
-	bool good = as_client(e) && guard_names(e);
+	bool good = as_client(e, "m") && guard_names(e);
 
 	evil_hang_up(e);
 	return good;
@@ -402,6 +405,53 @@ static bool secret_restricted(struct evil *e)
 	return restricted(e, secret_once, 64 << 10);
 }
 
+static bool patterns(struct evil *e)
+{
+	bool good = as_client(e, "m") && guard_patterns(e);
+
+	evil_hang_up(e);
+	return good;
+}
+
+static bool patterns_restricted(struct evil *e)
+{
+	return restricted(e, guard_patterns, (128 + 24) << 10);
+}
+
+/* 256 MiB for chunks; what reads them ahead from the disk is the kernel's. */
+static bool staging_restricted(struct evil *e)
+{
+	return restricted(e, guard_staging, (256 + 32) << 10);
+}
+
+/* Chunks that are no chunks are bytes that came, and bwlimit counts them: 1 MB a second, of which half a second's is free. */
+static bool paced(struct evil *e)
+{
+	static const uint8_t junk[EVIL_CHUNK];
+	uint64_t begun;
+	uint32_t id;
+
+	e->start.target = rcp_span_str("");
+	if (!as_client(e, "slow") || !evil_request(e) || !evil_control(e) || !evil_link(e))
+		return false;
+	id = evil_name_file(e, "f", EVIL_F_BYTES);
+	if (!evil_answered(e, id))
+		return false;
+	begun = evil_now();
+	for (int i = 0; i < 48; i++) {
+		struct rcp_chunk c = {.generation = e->ring.generation, .entry = id};
+		uint32_t slot = evil_open_slot(e);
+
+		while (e->taken[slot] && evil_get(e))
+			slot = evil_open_slot(e);
+		if (e->taken[slot])
+			return false;
+		evil_send_chunk(e, slot, &c, junk, sizeof(junk)); /* its header says none */
+	}
+	evil_hang_up(e);
+	return evil_now() - begun > RCP_SEC; /* 3 MB: 2.4 s at least */
+}
+
 static const struct daemon_case cases[] = {
 	{"proof: a wrong key", NULL, proves, 0},
 	{"proof: an unknown name", NULL, proves, 1},
@@ -428,6 +478,10 @@ static const struct daemon_case cases[] = {
 	{"more arguments than it takes, restricted", "more names than are taken here", names_restricted, 3},
 	{"as many names of a list as it takes", NULL, names_restricted, 0},
 	{"as many arguments as it takes", NULL, names_restricted, 1},
+	{"patterns that stand for more than it takes", NULL, patterns, 0},
+	{"patterns that stand for more than it takes, restricted", NULL, patterns_restricted, 0},
+	{"chunks staged, restricted", NULL, staging_restricted, 0},
+	{"chunks with damaged headers under a bwlimit", NULL, paced, 0},
 };
 
 static void run_case(const struct daemon_case *d)

@@ -1,8 +1,11 @@
 /* An evil sink against a source: answers, re-sends, credits, rings, results, verdicts. */
 #include "evil.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* All that was named, honestly. */
 static void finish(struct evil *e)
@@ -459,6 +462,44 @@ static void link_fails(struct evil *e)
 	evil_drain(e);
 }
 
+/* What it says to have of each of many files, in as many ranges as a message has room for: kept until their results. */
+static void have_much(struct evil *e)
+{
+	struct rcp_wr w = {.max = 1 << 20};
+	struct timespec was[2];
+	struct stat st;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/w/src/tree", e->top);
+	if (stat(path, &st) < 0)
+		return;
+	was[0] = st.st_atim;
+	was[1] = st.st_mtim;
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "%s/w/src/tree/z%d", e->top, i);
+		int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+		if (fd < 0 || ftruncate(fd, 4ll << 30))
+			return;
+		close(fd);
+	}
+	for (uint64_t i = 0; i < (RCP_FRAME_MAX - 200) / 16; i++)
+		rcp_rec_encode(&w, RCP_REC_RANGE, &(struct rcp_rec_range){.offset = i * EVIL_CHUNK, .length = EVIL_CHUNK});
+	bool begun = evil_begin_sink(e);
+
+	/* 0 tree, 1 f, 2 sub, 3 sub/small, 4 its end; then these */
+	for (uint32_t id = 5; begun && id < 305 && !e->gone; id++)
+		evil_answer(e, id, 1, w.data, w.len);
+	rcp_wr_free(&w);
+	evil_drain(e);
+	for (int i = 0; i < 300; i++) {
+		snprintf(path, sizeof(path), "%s/w/src/tree/z%d", e->top, i);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/w/src/tree", e->top);
+	utimensat(AT_FDCWD, path, was, 0);
+}
+
 #define ALL_LINKS (EVIL_PIPE | EVIL_TCP | EVIL_SEALED)
 #define BROKE "broke the protocol"
 
@@ -481,6 +522,7 @@ const struct evil_case evil_sink_cases[] = {
 	{"answer: a range off the grid, over a mapping's end", bad_answer, 3, BROKE, ALL_LINKS, .arg = 12, .want = "big"},
 	{"answer: no records", bad_answer, 3, BROKE, .arg = 13},
 	{"answer: it has all of it", has_all, 0, NULL},
+	{"answer: more ranges than are kept", have_much, 3, "more ranges", 0, .want = "tree", .opts = "r"},
 
 	{"again: of no entry", bad_again, 3, BROKE, .arg = 0},
 	{"again: off the grid", bad_again, 3, BROKE, .arg = 1},

@@ -350,6 +350,59 @@ static void bad_entries(struct evil *e)
 	evil_drain(e);
 }
 
+/* Results that came since, of an entry each or of runs. */
+static uint32_t results_in(const struct evil *e)
+{
+	struct rcp_rd rd = rcp_rd_of(e->msg.results_.results.data, e->msg.results_.results.len);
+	struct rcp_rec_result r;
+	uint32_t n = 0;
+
+	while (e->msg.type == RCP_MSG_RESULTS && rcp_rec_next(&rd, RCP_REC_RESULT, &r) > 0)
+		n += r.count;
+	return n;
+}
+
+#define DEEP 12
+
+/* In a directory that can't be made, as there is a file: 40000 names of 3 KB that are left out and may have other names. */
+static void many_failed(struct evil *e)
+{
+	struct rcp_rec_entry rec = evil_entry(RCP_ENTRY_DIR, "keep", 0);
+	static char path[DEEP * 256 + 64];
+	size_t len = 4, at[DEEP + 1] = {4};
+	uint32_t ended = 0;
+
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &rec);
+	memcpy(path, "keep", len);
+	for (int i = 1; i <= DEEP; i++, at[i - 1] = len) {
+		path[len++] = '/';
+		memset(path + len, 'd', 250);
+		len += 250;
+		rec = evil_entry(RCP_ENTRY_DIR, path, 0);
+		evil_name(e, &rec);
+	}
+	for (uint32_t i = 0; i < 40000; i++) {
+		snprintf(path + len, 32, "/%u", i);
+		rec = evil_entry(RCP_ENTRY_FILE, path, 10);
+		rec.ino = 1000 + (uint64_t)i * 7919;
+		evil_name(e, &rec);
+		while (e->next_entry - ended > 1000) {
+			if (!evil_get(e))
+				return;
+			ended += results_in(e);
+		}
+	}
+	for (int i = DEEP; i >= 0; i--) {
+		path[at[i]] = 0;
+		rec = evil_entry(RCP_ENTRY_DIR_END, path, 0);
+		evil_name(e, &rec);
+	}
+	evil_finish_source(e);
+}
+
 #define ALL_LINKS (EVIL_PIPE | EVIL_TCP | EVIL_SEALED)
 #define BROKE "broke the protocol"
 #define NAME(n, text, word, ...) {n, bad_name, 3, word, .data = text, .len = sizeof(text) - 1, __VA_ARGS__}
@@ -448,5 +501,6 @@ const struct evil_case evil_source_cases[] = {
 	{"entries: 20000 at once", bad_entries, 3, "too many", .arg = 8},
 	{"entries: 800 MB at once", large_entries, 3, "too many"},
 
+	{"entries: 40000 that fail", many_failed, 1, "left out", EVIL_I, .opts = "a", .lines = -1, .most_kib = 64 << 10},
 	{0},
 };

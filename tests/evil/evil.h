@@ -64,6 +64,7 @@ struct evil_case {
 			   tells of a lost link first */
 	const char *env;  /* NAME=VALUE for the victim, which then has test hooks */
 	long arg, arg2;
+	long most_kib; /* of memory; 0: 600 MiB */
 	const void *data;
 	size_t len;
 };
@@ -234,6 +235,8 @@ int victim_wait(struct victim *v, unsigned seconds);
 /* ---- cases-guard.c: from START on; true where the bound is kept ---- */
 bool guard_rings(struct evil *e);
 bool guard_names(struct evil *e);
+bool guard_patterns(struct evil *e);
+bool guard_staging(struct evil *e);
 
 /* ---- cases-daemon.c ---- */
 int evil_daemon_main(const char *rcp, const char *dir, const char *only);

@@ -406,7 +406,7 @@ static int run_job(struct job *j)
 	FILE *f = fopen(out, "w");
 	bool good = f && judge(j, status, before, target, f);
 
-	if (f && v.peak_kib > 600 << 10 && !getenv("EVIL_SANITIZED"))
+	if (f && v.peak_kib > (j->c->most_kib ? j->c->most_kib : 600 << 10) && !getenv("EVIL_SANITIZED"))
 		good = fprintf(f, "it took %ld KiB of memory\n", v.peak_kib) < 0;
 	if (f)
 		fclose(f);
