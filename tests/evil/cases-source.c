@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* An honest "f" in the same session afterwards: the session goes on where it should. */
 static void finish_with_f(struct evil *e)
@@ -152,6 +153,32 @@ static void dir_then_link(struct evil *e)
 	while (!e->entries[1].ended && evil_get(e))
 		;
 	id = evil_name_file(e, "d/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_finish_source(e);
+}
+
+/* A link under the target's new name, and where that connection is lost, a file into where it leads. */
+static void link_then_retry(struct evil *e)
+{
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "l", 0);
+	char made[600];
+	struct stat st;
+	uint32_t id;
+
+	snprintf(made, sizeof(made), "%s/w/target/n", e->top);
+	link.link = rcp_span_str("dir");
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	if (lstat(made, &st) < 0) {
+		id = evil_name(e, &link);
+		while (!e->entries[id].ended && evil_get(e))
+			;
+		evil_hang_up(e);
+		return;
+	}
+	id = evil_name_file(e, "l", EVIL_SMALL_BYTES);
 	if (evil_answered(e, id))
 		evil_bundle(e, &id, 1, 0);
 	evil_finish_source(e);
@@ -401,6 +428,8 @@ const struct evil_case evil_source_cases[] = {
 	{"a hard link to the secret by an old link", through_old_link, 1, "h", .data = "link/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h link", .opts = "ad"},
 	{"a hard link to ../outside/secret", through_old_link, 3, "\".\" or \"..\"", .data = "../outside/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h", .opts = "a"},
 	{"a directory, then a link in its place", dir_then_link, 3, "d", .want = "d", .opts = "a", .made = "d d/small"},
+
+	{"a link, and a retry into it", link_then_retry, 1, "a directory has this name", EVIL_R, .want = "l", .opts = "an", .made = "n", .lines = 2},
 
 	{"not asked for: another name", unasked, 3, "not asked for", EVIL_R, .data = "g"},
 	{"not asked for: .bashrc", unasked, 3, "not asked for", EVIL_R, .data = ".bashrc"},

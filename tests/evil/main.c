@@ -314,13 +314,19 @@ static void word(struct words *w, const char *text)
 static void option_words(const char *opts, struct words *w)
 {
 	for (; opts && *opts; opts++) {
-		if (*opts != 'd' && *opts != '*') /* START's alone; every way, not the case's */
+		if (!strchr("d*n", *opts)) /* START's alone; every way, not the case's; see below */
 			word(w, *opts == 'r'   ? "-r"
 				: *opts == 'a' ? "-a"
 				: *opts == 'p' ? "-p"
 				: *opts == 'v' ? "--verify"
 					       : "--no-resume");
 	}
+}
+
+/* n: the target is a new name, and there is one retry. */
+static bool has_opt(const struct job *j, char opt)
+{
+	return j->c->opts && strchr(j->c->opts, opt);
 }
 
 /* box:NAME where the victim is to fetch, ./src/NAME where it sends. */
@@ -337,7 +343,7 @@ static void source_words(const struct job *j, struct words *w)
 		word(w, text);
 		want += n + strspn(want + n, " ");
 	}
-	word(w, j->source ? "../target" : "box:in");
+	word(w, !j->source ? "box:in" : has_opt(j, 'n') ? "../target/n" : "../target");
 }
 
 static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
@@ -346,8 +352,8 @@ static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
 	char how[64];
 
 	word(&w, program(j));
-	word(&w, "--retries=0");
-	word(&w, j->c->opts && strchr(j->c->opts, '*') ? "--transport=auto"
+	word(&w, has_opt(j, 'n') ? "--retries=1" : "--retries=0");
+	word(&w, has_opt(j, '*') ? "--transport=auto"
 		 : j->link == EVIL_PIPE		     ? "--transport=ssh"
 		 : j->link & EVIL_RDMA		     ? "--transport=rdma"
 						     : "--transport=tcp");
