@@ -25,11 +25,11 @@ static bool is_ours(const struct stat *st)
 }
 
 /* The umask may have taken the owner's bits from a new one; an existing one may lack them. */
-static int make_writable(int dir, const char *leaf, bool made, const char *shown,
+static int make_writable(int dir, const char *leaf, bool made, bool follow, const char *shown,
 			 struct rcp_err *err)
 {
 	struct stat st;
-	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (made ? O_NOFOLLOW : 0), 0);
+	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (follow ? 0 : O_NOFOLLOW), 0);
 	char link[64];
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
@@ -50,17 +50,17 @@ static int make_writable(int dir, const char *leaf, bool made, const char *shown
 	return (int)err->code;
 }
 
-static int existing_is_no_dir(const struct rcp_part *at, struct rcp_err *err)
+static int existing_is_no_dir(const struct rcp_part *at, bool follow, struct rcp_err *err)
 {
 	struct stat st;
 
-	/* A symlink is let pass to make_writable, which follows it as far as the root. */
+	/* A symlink that is to be followed is let pass to make_writable, which does so as far as the root. */
 	if (fstatat(at->dir, at->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return rcp_io_fail(err, errno, "stat", at->shown);
-	if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
+	if (S_ISDIR(st.st_mode) || (follow && S_ISLNK(st.st_mode)))
 		return 0;
 	rcp_err_set(err, RCP_E_PARTIAL, ENOTDIR, "mkdir", at->shown,
-		    "a file has this name, and a directory can't replace it");
+		    S_ISLNK(st.st_mode) ? "a symlink comes up in its place" : "a file has this name, and a directory can't replace it");
 	rcp_err_fix(err, "remove the file or choose another target");
 	return RCP_E_PARTIAL;
 }
@@ -87,12 +87,12 @@ int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_l
 
 	if (rcp_part_locate(root, path, shown, NULL, err, &at))
 		return (int)err->code;
-	bool made = make_dir(&at, replace_link) == 0;
+	bool made = make_dir(&at, replace_link) == 0, follow = !made && !replace_link;
 
 	if (!made && errno != EEXIST)
 		rcp_io_fail(err, errno, "mkdir", shown);
-	else if (made || !existing_is_no_dir(&at, err))
-		make_writable(made ? at.dir : root, made ? at.leaf : path, made, shown, err);
+	else if (made || !existing_is_no_dir(&at, !replace_link, err))
+		make_writable(follow ? root : at.dir, follow ? path : at.leaf, made, follow, shown, err);
 	rcp_part_close(&at);
 	return (int)err->code;
 }

@@ -12,6 +12,9 @@
 /* Kinds of names below a root, in the set. */
 enum { LISTED, ON_THE_WAY };
 
+/* The same of what has come. */
+enum { AS_OTHER, AS_DIR };
+
 struct wanted_name {
 	char *name; /* last component: literal or pattern */
 	bool any;   /* a home directory's or a module's: only the other end knows it, and it has one */
@@ -22,6 +25,7 @@ struct rcp_wanted {
 	size_t count;
 	bool inside;	       /* an argument without a name is among them */
 	struct rcp_keys *keys; /* pairs; NULL: none */
+	struct rcp_keys *came; /* NULL: nothing yet */
 };
 
 static struct rcp_key key_of(const struct rcp_wanted *w, const void *path, size_t len, int kind)
@@ -123,6 +127,7 @@ void rcp_wanted_free(struct rcp_wanted **wanted)
 		free(w->names[i].name);
 	free(w->names);
 	rcp_keys_free(&w->keys);
+	rcp_keys_free(&w->came);
 	free(w);
 }
 
@@ -174,4 +179,13 @@ bool rcp_wanted_has(struct rcp_wanted *w, struct rcp_span path, bool inside, boo
 		}
 	}
 	return false;
+}
+
+int rcp_wanted_came(struct rcp_wanted *w, struct rcp_span path, bool dir)
+{
+	if (!w->came)
+		w->came = rcp_keys_new(NULL);
+	if (!w->came || rcp_keys_add(w->came, rcp_keys_key(w->came, path.data, path.len, dir ? AS_DIR : AS_OTHER, 0)) < 0)
+		return -1;
+	return rcp_keys_has(w->came, rcp_keys_key(w->came, path.data, path.len, dir ? AS_OTHER : AS_DIR, 0));
 }

@@ -30,4 +30,10 @@ bool rcp_wanted_has(struct rcp_wanted *wanted, struct rcp_span path, bool inside
 /* Pairs: does this directory only lead to names that are listed? */
 bool rcp_wanted_on_the_way(const struct rcp_wanted *wanted, struct rcp_span path);
 
+/*
+ * path, as it is at the target, comes as a directory that may be entered through a symlink of the user's, or else (dir
+ * false) as what may be a symlink itself. 1: it has come as the other before, 0: not so, -1: no memory.
+ */
+int rcp_wanted_came(struct rcp_wanted *wanted, struct rcp_span path, bool dir);
+
 #endif

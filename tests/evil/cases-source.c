@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* An honest "f" in the same session afterwards: the session goes on where it should. */
 static void finish_with_f(struct evil *e)
@@ -156,6 +157,57 @@ static void dir_then_link(struct evil *e)
 	if (evil_answered(e, id))
 		evil_bundle(e, &id, 1, 0);
 	evil_finish_source(e);
+}
+
+static void await_end(struct evil *e, uint32_t id)
+{
+	while (!e->entries[id].ended && evil_get(e))
+		;
+}
+
+/* A link as a name that was asked for, then a directory of that name, and a file through it. arg: its flags. */
+static void link_then_dir(struct evil *e)
+{
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "l", 0), dir = evil_entry(RCP_ENTRY_DIR, "l", 0);
+	struct rcp_rec_entry end = evil_entry(RCP_ENTRY_DIR_END, "l", 0);
+	uint32_t id;
+
+	link.link = rcp_span_str("dir");
+	dir.flags = end.flags = (uint8_t)e->c->arg;
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	await_end(e, evil_name(e, &link));
+	evil_name(e, &dir);
+	id = evil_name_file(e, "l/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &end);
+	evil_finish_source(e);
+}
+
+/* The user's link, entered as a directory, then a link in its place: files that are named may not have been opened yet. */
+static void dir_then_top_link(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "in", 0), end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "in", 0);
+	char path[600], to[8] = "";
+	uint32_t id;
+
+	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
+	link.link = rcp_span_str(".");
+	if (symlink("dir", path) < 0 || !evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &end);
+	evil_name(e, &link);
+	evil_finish_source(e);
+	if (readlink(path, to, sizeof(to) - 1) < 0 || strcmp(to, "dir") != 0)
+		evil_note(e, "broken", "the user's link was replaced");
 }
 
 /* A link under the target's new name, and where that connection is lost, a file into where it leads. */
@@ -429,6 +481,14 @@ const struct evil_case evil_source_cases[] = {
 	{"a hard link to ../outside/secret", through_old_link, 3, "\".\" or \"..\"", .data = "../outside/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h", .opts = "a"},
 	{"a directory, then a link in its place", dir_then_link, 3, "d", .want = "d", .opts = "a", .made = "d d/small"},
 
+	{"a link, then a directory of its name", link_then_dir, 0, NULL, EVIL_R, .arg = RCP_ENTRY_TOP, .want = "l", .opts = "a", .made = "l l/small"},
+	{"a link, then a directory of its name within the target itself", link_then_dir, 3, "out of its directory", EVIL_R, .arg = RCP_ENTRY_TOP | RCP_ENTRY_INSIDE, .want = "l .",
+	 .opts = "a", .made = "l"},
+	{"a link, then a directory of its name on the way", link_then_dir, 0, NULL, EVIL_R, .arg = RCP_ENTRY_WAY, .want = "l l/small", .opts = "al",
+	 .made = "l l/small"},
+	{"a link under a new name, then a directory of the same", link_then_dir, 1, "several sources", EVIL_R, .arg = RCP_ENTRY_TOP, .want = "l", .opts = "an",
+	 .made = "n"},
+	{"a link of the user's is entered, then replaced", dir_then_top_link, 1, "named a directory", EVIL_R, .want = "in", .opts = "a", .made = "?in dir/small"},
 	{"a link, and a retry into it", link_then_retry, 1, "a directory has this name", EVIL_R, .want = "l", .opts = "an", .made = "n", .lines = 2},
 
 	{"not asked for: another name", unasked, 3, "not asked for", EVIL_R, .data = "g"},

@@ -314,7 +314,7 @@ static void word(struct words *w, const char *text)
 static void option_words(const char *opts, struct words *w)
 {
 	for (; opts && *opts; opts++) {
-		if (!strchr("d*n", *opts)) /* START's alone; every way, not the case's; see below */
+		if (!strchr("d*nl", *opts)) /* START's alone; every way, not the case's; see below */
 			word(w, *opts == 'r'   ? "-r"
 				: *opts == 'a' ? "-a"
 				: *opts == 'p' ? "-p"
@@ -323,10 +323,26 @@ static void option_words(const char *opts, struct words *w)
 	}
 }
 
-/* n: the target is a new name, and there is one retry. */
+/* n: the target is a new name, and there is one retry; l: a list of names. */
 static bool has_opt(const struct job *j, char opt)
 {
 	return j->c->opts && strchr(j->c->opts, opt);
+}
+
+static void list_words(const struct job *j, struct words *w)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/log/list", j->top);
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		abort();
+	for (const char *at = j->c->want; *at; at++)
+		fputc(*at == ' ' ? '\n' : *at, f);
+	fclose(f);
+	word(w, "--files-from=../../log/list");
+	word(w, "box:.");
 }
 
 /* box:NAME where the victim is to fetch, ./src/NAME where it sends. */
@@ -334,6 +350,10 @@ static void source_words(const struct job *j, struct words *w)
 {
 	const char *want = j->c->want ? j->c->want : "f";
 
+	if (has_opt(j, 'l')) {
+		list_words(j, w);
+		want = "";
+	}
 	while (*want) {
 		size_t n = strcspn(want, " ");
 		char *text;
