@@ -136,20 +136,22 @@ int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct
 
 /* The first name of a hard link, below the same root; never a directory's. */
 static int make_hard_link(int root, const struct rcp_part *at, const char *make,
-			  const struct rcp_rec_entry *entry, struct rcp_err *err)
+			  const struct rcp_rec_entry *entry, size_t entered, struct rcp_err *err)
 {
 	char *path = rcp_span_dup(entry->link);
-	struct rcp_part first;
-	int rc;
+	const char *leaf;
+	int dir = -1, rc;
 
 	if (!path)
 		return rcp_io_fail(err, ENOMEM, "malloc", at->shown);
-	rc = rcp_part_locate(root, path, at->shown, NULL, err, &first);
-	if (!rc && linkat(first.dir, first.leaf, at->dir, make, 0) < 0) {
+	rc = rcp_part_check_name(path, at->shown, err);
+	if (!rc)
+		dir = rcp_beneath_parent_plain(root, path, entered, &leaf);
+	if (!rc && (dir < 0 || linkat(dir, leaf, at->dir, make, 0) < 0)) {
 		rc = rcp_err_set(err, rcp_io_code(errno), errno, "link", at->shown,
 				 "no hard link to %.200s", path);
 	}
-	rcp_part_close(&first);
+	rcp_io_close(&dir);
 	free(path);
 	return rc;
 }
@@ -208,10 +210,10 @@ static int make_link(const struct rcp_part *at, const char *make, const struct r
 }
 
 static int make_any(int root, const struct rcp_part *at, const char *make,
-		    const struct rcp_rec_entry *entry, struct rcp_err *err)
+		    const struct rcp_rec_entry *entry, size_t entered, struct rcp_err *err)
 {
 	if (entry->type == RCP_ENTRY_HARDLINK)
-		return make_hard_link(root, at, make, entry, err);
+		return make_hard_link(root, at, make, entry, entered, err);
 	if (entry->type == RCP_ENTRY_SYMLINK)
 		return make_link(at, make, entry, err);
 	return make_node(at, make, entry, err);
@@ -234,7 +236,7 @@ static int place(const struct rcp_part *at, const char *make, struct rcp_err *er
 }
 
 int rcp_sink_special(int root, const char *path, const char *shown,
-		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta, bool sync,
+		     const struct rcp_rec_entry *entry, size_t entered, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost)
 {
 	char make[NAME_MAX + 1];
@@ -245,7 +247,7 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 		return (int)err->code;
 	rcp_part_name(at.leaf, RCP_MAKE_SUFFIX, make);
 	unlinkat(at.dir, make, 0); /* of a run that was cut off */
-	int rc = make_any(root, &at, make, entry, err);
+	int rc = make_any(root, &at, make, entry, entered, err);
 
 	/* A hard link's file has its metadata already. */
 	if (!rc && meta && entry->type != RCP_ENTRY_HARDLINK)

@@ -59,6 +59,7 @@ struct recv_entry {
 	bool left; /* by --skip-existing: what is there is something else */
 	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
+	uint32_t entered; /* of a hard link's first name: as much as may lead through symlinks */
 	uint32_t crc; /* of the whole file, once it is committed */
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;

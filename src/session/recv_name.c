@@ -447,6 +447,9 @@ static int check_links(struct recv_entry *e, struct rcp_err *err)
 	if (!(r->opt.flags & RCP_OPT_ARCHIVE))
 		return 0;
 	e->link_yields = dir && !way;
+	/* The first name of a hard link is held to what others are; who asks for nothing trusts its source. */
+	if (e->rec.type == RCP_ENTRY_HARDLINK)
+		e->entered = (uint32_t)(r->env.wanted ? rcp_wanted_entered(r->env.wanted, e->rec.link) : e->rec.link.len);
 	if (!r->env.wanted || !(link || (dir && way)) ||
 	    (link && parent_len(path) && !rcp_wanted_on_the_way(r->env.wanted, path)))
 		return 0;

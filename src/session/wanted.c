@@ -189,3 +189,17 @@ int rcp_wanted_came(struct rcp_wanted *w, struct rcp_span path, bool dir)
 		return -1;
 	return rcp_keys_has(w->came, rcp_keys_key(w->came, path.data, path.len, dir ? AS_OTHER : AS_DIR, 0));
 }
+
+size_t rcp_wanted_entered(const struct rcp_wanted *w, struct rcp_span path)
+{
+	size_t entered = 0;
+
+	for (size_t i = 1; w->came && i < path.len; i++) {
+		if (path.data[i] != '/')
+			continue;
+		if (!rcp_keys_has(w->came, rcp_keys_key(w->came, path.data, i, AS_DIR, 0)))
+			break;
+		entered = i;
+	}
+	return entered;
+}

@@ -36,4 +36,7 @@ bool rcp_wanted_on_the_way(const struct rcp_wanted *wanted, struct rcp_span path
  */
 int rcp_wanted_came(struct rcp_wanted *wanted, struct rcp_span path, bool dir);
 
+/* As much of path, at the target, as are directories that have come so: the length to the last of them, or 0. */
+size_t rcp_wanted_entered(const struct rcp_wanted *wanted, struct rcp_span path);
+
 #endif

@@ -210,6 +210,52 @@ static void dir_then_top_link(struct evil *e)
 		evil_note(e, "broken", "the user's link was replaced");
 }
 
+/* A hard link within a directory that was asked for, its first name outside of that, by a link. */
+static void hard_link_by_link(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "d", 0), link = evil_entry(RCP_ENTRY_SYMLINK, "d/l", 0);
+	struct rcp_rec_entry hard = evil_entry(RCP_ENTRY_HARDLINK, "d/h", 0), end = evil_entry(RCP_ENTRY_DIR_END, "d", 0);
+
+	link.link = rcp_span_str("..");
+	hard.link = rcp_span_str("d/l/keep");
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	await_end(e, evil_name(e, &link));
+	evil_name(e, &hard);
+	evil_name(e, &end);
+	evil_finish_source(e);
+}
+
+/* The user's link is a directory that was asked for: hard links below it are made, as elsewhere. */
+static void hard_link_honest(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "in", 0), hard = evil_entry(RCP_ENTRY_HARDLINK, "in/s/small", 0);
+	struct rcp_rec_entry sub = evil_entry(RCP_ENTRY_DIR, "in/s", 0), sub_end = evil_entry(RCP_ENTRY_DIR_END, "in/s", 0);
+	struct rcp_rec_entry end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
+	char path[600];
+	uint32_t id;
+
+	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
+	hard.link = rcp_span_str("in/small");
+	if (symlink("dir", path) < 0 || !evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &sub);
+	evil_name(e, &hard);
+	evil_name(e, &sub_end);
+	evil_name(e, &end);
+	evil_finish_source(e);
+	snprintf(path, sizeof(path), "%s/w/target/dir/s/small", e->top);
+	if (access(path, F_OK) < 0)
+		evil_note(e, "broken", "no hard link was made");
+}
+
 /* A link under the target's new name, and where that connection is lost, a file into where it leads. */
 static void link_then_retry(struct evil *e)
 {
@@ -489,6 +535,8 @@ const struct evil_case evil_source_cases[] = {
 	{"a link under a new name, then a directory of the same", link_then_dir, 1, "several sources", EVIL_R, .arg = RCP_ENTRY_TOP, .want = "l", .opts = "an",
 	 .made = "n"},
 	{"a link of the user's is entered, then replaced", dir_then_top_link, 1, "named a directory", EVIL_R, .want = "in", .opts = "a", .made = "?in dir/small"},
+	{"a hard link in a directory, its first name out of it by a link", hard_link_by_link, 1, "no hard link", EVIL_R, .want = "d", .opts = "a", .made = "d d/l"},
+	{"honest: a hard link below a link of the user's", hard_link_honest, 0, NULL, EVIL_I | EVIL_R, .want = "in", .opts = "ad", .made = "?in dir/small dir/s dir/s/small"},
 	{"a link, and a retry into it", link_then_retry, 1, "a directory has this name", EVIL_R, .want = "l", .opts = "an", .made = "n", .lines = 2},
 
 	{"not asked for: another name", unasked, 3, "not asked for", EVIL_R, .data = "g"},
