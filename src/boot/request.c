@@ -146,7 +146,7 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 		rcp_target_remember(&run->target);
 	/* A responder takes what its initiator sends: that is who asks. */
 	if (run->initiator && run->where.host && !run->wanted &&
-	    rcp_wanted_new(run->req.paths, (o->flags & RCP_OPT_PAIRS) != 0, err, &run->wanted))
+	    rcp_wanted_new(run->req.paths, (o->flags & RCP_OPT_PAIRS) != 0, run->where.module, err, &run->wanted))
 		return (int)err->code;
 	run->env.wanted = run->wanted;
 	run->env.excludes = run->req.excludes != NULL;

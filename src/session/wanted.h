@@ -14,9 +14,10 @@ struct rcp_wanted;
 
 /*
  * paths: NULL-ended, as the user wrote them (home directories and patterns as the other end will expand them);
- * pairs: the first is a directory, the others are names below it. Nothing of them is kept by reference.
+ * pairs: the first is a directory, the others are names below it; module: of a daemon, whose paths begin at it, or NULL.
+ * Nothing of them is kept by reference.
  */
-int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct rcp_wanted **out);
+int rcp_wanted_new(char *const *paths, bool pairs, const char *module, struct rcp_err *err, struct rcp_wanted **out);
 /* Is there a path that must be named or told to have failed? Not where there are patterns to exclude it. */
 bool rcp_wanted_some(const struct rcp_wanted *wanted);
 void rcp_wanted_free(struct rcp_wanted **wanted);

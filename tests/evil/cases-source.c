@@ -309,6 +309,28 @@ static void unasked(struct evil *e)
 	evil_finish_source(e);
 }
 
+/* A name that only the source knows is one name, also after a retry. */
+static void another_after_retry(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "one", 0), end = evil_entry(RCP_ENTRY_DIR_END, "two", 0);
+	char made[600];
+	struct stat st;
+
+	snprintf(made, sizeof(made), "%s/w/target/n", e->top);
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	if (lstat(made, &st) < 0) {
+		await_end(e, evil_name(e, &dir));
+		evil_hang_up(e);
+		return;
+	}
+	dir.path = end.path;
+	evil_name(e, &dir);
+	evil_name(e, &end);
+	evil_finish_source(e);
+}
+
 static void no_target(struct evil *e)
 {
 	char target[600];
@@ -548,6 +570,10 @@ const struct evil_case evil_source_cases[] = {
 	{"not asked for: a tree", unasked, 3, "not asked for", EVIL_R, .want = "tree", .opts = "r", .data = "d:dir dir/small"},
 	{"not asked for: below another directory", unasked, 3, "not asked for", EVIL_R, .want = "tree", .opts = "r", .data = "dir/small"},
 	{"not asked for: into a directory that is there", unasked, 3, "not asked for", EVIL_R, .data = "dir/small"},
+	{"not asked for: a hidden name for a home", unasked, 3, "not asked for", EVIL_R, .want = "~", .opts = "r", .data = "d:.ssh .ssh/small"},
+	{"not asked for: a second name for a home", unasked, 3, "not asked for", EVIL_R, .want = "~", .data = "small old", .made = "small"},
+	{"not asked for: a second name for a home, after a retry", another_after_retry, 6, "not asked for", EVIL_R, .want = "~", .opts = "rn", .made = "n",
+	 .lines = 2},
 	{"a directory without -r", unasked, 3, "not asked for", EVIL_I | EVIL_R, .data = "d:f"},
 	{"below a file without -r", unasked, 3, "not asked for", EVIL_I | EVIL_R, .data = "f/small"},
 	{"a symbolic link without -a", bad_entry, 3, "not asked for", .arg = 5},
