@@ -272,11 +272,14 @@ static int encode_paths(char *const *paths, size_t count, struct rcp_wr *w, size
 }
 
 /* Of several names the first would get the target's, and the others none. */
-static uint64_t one_name(const struct rcp_request *q)
+static uint64_t one_name(const struct rcp_run *run)
 {
-	bool one = q->role == RCP_ROLE_SINK && !(q->flags & (RCP_OPT_TARGET_DIR | RCP_OPT_PAIRS)) && !rcp_target_is_dir(q->target);
+	const struct rcp_request *q = &run->req;
 
-	return one ? RCP_OPT_ONE_NAME : 0;
+	if (q->role != RCP_ROLE_SINK || q->flags & (RCP_OPT_TARGET_DIR | RCP_OPT_PAIRS))
+		return 0;
+	/* On a retry something may have the name by now. */
+	return (run->target_open ? run->target.rename != NULL : !rcp_target_is_dir(q->target)) ? RCP_OPT_ONE_NAME : 0;
 }
 
 static int say_start(struct rcp_run *run, struct rcp_err *err)
@@ -307,7 +310,7 @@ static int say_start(struct rcp_run *run, struct rcp_err *err)
 		.chunk_bytes = q->chunk_bytes,
 		.slots = q->slots,
 		.bundle_bytes = q->bundle_bytes,
-		.flags = q->flags | one_name(q) | (run->verbose ? RCP_OPT_VERBOSE : 0),
+		.flags = q->flags | one_name(run) | (run->verbose ? RCP_OPT_VERBOSE : 0),
 		.limit_bytes_per_second = q->limit,
 		.target = rcp_span_str(q->role == RCP_ROLE_SOURCE ? q->target : ""),
 		.source = rcp_span_str(q->role == RCP_ROLE_SOURCE && q->source ? q->source : ""),

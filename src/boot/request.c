@@ -145,8 +145,8 @@ static int make_receiver(struct rcp_run *run, const struct rcp_session_options *
 	if (!(o->flags & (RCP_OPT_TIMES | RCP_OPT_ARCHIVE | RCP_OPT_NO_RESUME | RCP_OPT_VERIFY)))
 		rcp_target_remember(&run->target);
 	/* A responder takes what its initiator sends: that is who asks. */
-	if (run->initiator && run->where.host &&
-	    rcp_wanted_new(run->req.paths, (o->flags & RCP_OPT_PAIRS) != 0, err, &run->wanted))
+	if (run->initiator && run->where.host && !run->wanted &&
+	    rcp_wanted_new(run->req.paths, (o->flags & RCP_OPT_PAIRS) != 0, run->where.module, err, &run->wanted))
 		return (int)err->code;
 	run->env.wanted = run->wanted;
 	run->env.excludes = run->req.excludes != NULL;

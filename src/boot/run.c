@@ -569,6 +569,14 @@ void run_forget(struct rcp_run *run)
 	rcp_sender_free(&run->sender);
 	rcp_receiver_free(&run->receiver);
 	local_free(run);
+	free(run->peer_ports);
+	free(run->cands);
+	rcp_secret_wipe(run->secret, sizeof(run->secret));
+	rcp_secret_wipe(&run->key, sizeof(run->key));
+}
+
+static void free_target(struct rcp_run *run)
+{
 	bool ended = run->target_open && run->stats.verdict_known && !(run->req.flags & RCP_OPT_DRY_RUN);
 
 	if (ended && run->stats.verdict_code == RCP_OK)
@@ -579,15 +587,12 @@ void run_forget(struct rcp_run *run)
 	if (run->target_open)
 		rcp_target_free(&run->target);
 	rcp_wanted_free(&run->wanted);
-	free(run->peer_ports);
-	free(run->cands);
-	rcp_secret_wipe(run->secret, sizeof(run->secret));
-	rcp_secret_wipe(&run->key, sizeof(run->key));
 }
 
 static void free_all(struct rcp_run *run)
 {
 	run_forget(run);
+	free_target(run);
 	rcp_pool_free(&run->pool);
 	rcp_where_free(&run->where);
 	request_free(&run->req);

@@ -126,6 +126,10 @@ struct rcp_run {
 	uint64_t retry_ns;   /* when; 0: not waiting */
 	struct rcp_session_stats before; /* counts of the connections that were lost */
 	struct rcp_keys *done, *told;	 /* files that are done; faults that the user knows */
+	/* Sink: resolved once. What a source has made under the new name must not become the way to somewhere else. */
+	struct rcp_target target;
+	bool target_open;
+	struct rcp_wanted *wanted; /* initiator, sink: what was asked for, and what has come of it */
 
 	/* From here on: of one connection. A retry begins with all of it zeroed (run_retry.c). */
 	uint8_t secret[RCP_SECRET], session[RCP_SESSION];
@@ -149,7 +153,6 @@ struct rcp_run {
 	uint64_t names_bytes;
 	bool names_over, ready_said, greeted; /* greeted: the peer's HELLO came */
 	unsigned notes;			      /* initiator: of the other end's lines */
-	struct rcp_wanted *wanted;	      /* initiator, sink: what was asked for */
 	uint64_t stall_moves, moved_ns, idle_ns; /* what has moved, since when no more, and since when nobody is at work */
 	bool banner, answered; /* initiator: the login printed something; rcp there spoke */
 	struct rcp_err tcp_err; /* why TCP can't be had */
@@ -197,8 +200,6 @@ struct rcp_run {
 	struct rcp_sender *sender;
 	struct rcp_receiver *receiver;
 	bool session_over;
-	struct rcp_target target;
-	bool target_open;
 	struct rcp_local *local;
 
 	bool ending;

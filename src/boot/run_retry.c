@@ -74,7 +74,7 @@ void retry_wait(struct rcp_run *run, uint64_t now)
 	add_counts(&run->before, &run->stats);
 	run_forget(run);
 	memset((char *)run + from, 0, sizeof(*run) - from);
-	run->target.root = -1;
+	rcp_done_free(&run->target.done, false); /* the target itself stays */
 	run->retry = false;
 	run->retry_ns = now + backoff_s(run->reconnects) * RCP_SEC;
 }

@@ -171,6 +171,32 @@ int rcp_beneath_parent(int root, const char *path, const char **leaf)
 	return rcp_beneath_open(root, dir, O_PATH | O_DIRECTORY, 0);
 }
 
+int rcp_beneath_parent_plain(int root, const char *path, size_t entered, const char **leaf)
+{
+	const char *slash = strrchr(path, '/');
+	char way[PATH_BYTES_MAX + 1];
+	size_t len = slash ? (size_t)(slash - path) : 0;
+	int top = root, fd;
+
+	if (entered >= len)
+		return rcp_beneath_parent(root, path, leaf);
+	if (len > PATH_BYTES_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	*leaf = slash + 1;
+	memcpy(way, path, len);
+	way[len] = 0;
+	if (entered) {
+		way[entered] = 0;
+		top = rcp_beneath_open(root, way, O_PATH | O_DIRECTORY, 0);
+	}
+	fd = top < 0 ? -1 : rcp_beneath_walk(top, way + entered + (entered > 0), O_PATH | O_DIRECTORY, 0);
+	if (top != root)
+		rcp_io_close(&top);
+	return fd;
+}
+
 void rcp_kept_init(struct rcp_kept_dir *kept)
 {
 	kept->fd = -1;

@@ -37,6 +37,9 @@ int rcp_beneath_walk(int root, const char *path, int flags, mode_t mode);
  */
 int rcp_beneath_parent(int root, const char *path, const char **leaf);
 
+/* The same, through symlinks only within its first `entered` bytes, which end with a component (0: through none). */
+int rcp_beneath_parent_plain(int root, const char *path, size_t entered, const char **leaf);
+
 /*
  * The directory of the last name, held open for the next: those of one job mostly lie in one
  * directory. Of one worker, for one job; what moves the directory meanwhile has the same effect as

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define GONE " (deleted)" /* proc(5): the name that it was opened by is no more */
+
 static int root_fd = -1;
 static const char *root_name, *root_what;
 
@@ -127,6 +129,7 @@ ssize_t rcp_place_readlink(int dirfd, const char *name, const char *whole, char 
 	return n;
 }
 
+/* Also where its name can't be told, such as one that is too long. */
 bool rcp_place_hidden(int fd)
 {
 	char link[64], path[PATH_MAX + 1];
@@ -135,12 +138,18 @@ bool rcp_place_hidden(int fd)
 	if (!rcp_confined())
 		return false;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlinkat(AT_FDCWD, link, path, PATH_MAX);
-	path[n < 0 ? 0 : n] = 0;
-
+	n = readlinkat(AT_FDCWD, link, path, sizeof(path));
+	if (n <= 0 || (size_t)n >= sizeof(path))
+		return true;
+	path[n] = 0;
 	const char *slash = strrchr(path, '/');
+	size_t gone = strlen(GONE), len = (size_t)n;
 
-	return slash && rcp_part_name_is_own(slash + 1);
+	if (!slash)
+		return true;
+	if (len > gone && strcmp(path + len - gone, GONE) == 0)
+		path[len - gone] = 0;
+	return rcp_part_name_is_own(slash + 1);
 }
 
 int rcp_place_parent(const char *path, const char **leaf)

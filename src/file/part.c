@@ -80,18 +80,24 @@ int rcp_part_refuse(const char *shown, struct rcp_err *err)
 	return RCP_E_PARTIAL;
 }
 
-int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
-		    struct rcp_err *err, struct rcp_part *part)
+int rcp_part_check_name(const char *path, const char *shown, struct rcp_err *err)
 {
-	const char *why = rcp_path_refuse(path, strlen(path)), *leaf;
+	const char *why = rcp_path_refuse(path, strlen(path)), *slash = strrchr(path, '/');
 
-	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown, .kept = kept};
 	if (why)
 		return rcp_err_set(err, RCP_E_PARTIAL, EINVAL, "open", shown,
 				   "a name that is not taken from a peer: %s", why);
-	leaf = strrchr(path, '/');
-	if (rcp_part_name_is_own(leaf ? leaf + 1 : path))
-		return rcp_part_refuse(shown, err);
+	return rcp_part_name_is_own(slash ? slash + 1 : path) ? rcp_part_refuse(shown, err) : 0;
+}
+
+int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,
+		    struct rcp_err *err, struct rcp_part *part)
+{
+	const char *leaf;
+
+	*part = (struct rcp_part){.dir = -1, .fd = -1, .shown = shown, .kept = kept};
+	if (rcp_part_check_name(path, shown, err))
+		return (int)err->code;
 	part->dir = kept ? rcp_kept_parent(kept, root, path, &leaf) : rcp_beneath_parent(root, path, &leaf);
 	if (part->dir < 0) {
 		int e = errno;

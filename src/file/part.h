@@ -43,6 +43,9 @@ bool rcp_part_path_is_own(const char *path);
 int rcp_part_refuse(const char *shown, struct rcp_err *err);
 void rcp_part_name(const char *leaf, const char *suffix, char out[NAME_MAX + 1]);
 
+/* What rcp_part_locate refuses by the name alone. */
+int rcp_part_check_name(const char *path, const char *shown, struct rcp_err *err);
+
 /* Split path and open its directory. A name that could be a partial file's is refused. dir and fd are -1 before and after a failure. kept: NULL, or
  * what outlives part. */
 int rcp_part_locate(int root, const char *path, const char *shown, struct rcp_kept_dir *kept,

@@ -125,9 +125,9 @@ int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct
 		     struct rcp_err *err, unsigned *lost);
 /* Symlink, hard link, FIFO, device, socket: made beside and renamed over what is there (not over a
  * directory). meta is not applied to a hard link. sync: a name in the root is on disk; for others the end of
- * their directory does it. */
+ * their directory does it. entered: how much of a hard link's first name may lead through symlinks. */
 int rcp_sink_special(int root, const char *path, const char *shown,
-		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta, bool sync,
+		     const struct rcp_rec_entry *entry, size_t entered, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost);
 
 /* --update, --skip-existing: is there a target already (of any type), and is it a regular file of

@@ -25,11 +25,11 @@ static bool is_ours(const struct stat *st)
 }
 
 /* The umask may have taken the owner's bits from a new one; an existing one may lack them. */
-static int make_writable(int dir, const char *leaf, bool made, const char *shown,
+static int make_writable(int dir, const char *leaf, bool made, bool follow, const char *shown,
 			 struct rcp_err *err)
 {
 	struct stat st;
-	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (made ? O_NOFOLLOW : 0), 0);
+	int fd = rcp_beneath_open(dir, leaf, O_PATH | O_DIRECTORY | (follow ? 0 : O_NOFOLLOW), 0);
 	char link[64];
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
@@ -50,17 +50,17 @@ static int make_writable(int dir, const char *leaf, bool made, const char *shown
 	return (int)err->code;
 }
 
-static int existing_is_no_dir(const struct rcp_part *at, struct rcp_err *err)
+static int existing_is_no_dir(const struct rcp_part *at, bool follow, struct rcp_err *err)
 {
 	struct stat st;
 
-	/* A symlink is let pass to make_writable, which follows it as far as the root. */
+	/* A symlink that is to be followed is let pass to make_writable, which does so as far as the root. */
 	if (fstatat(at->dir, at->leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return rcp_io_fail(err, errno, "stat", at->shown);
-	if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
+	if (S_ISDIR(st.st_mode) || (follow && S_ISLNK(st.st_mode)))
 		return 0;
 	rcp_err_set(err, RCP_E_PARTIAL, ENOTDIR, "mkdir", at->shown,
-		    "a file has this name, and a directory can't replace it");
+		    S_ISLNK(st.st_mode) ? "a symlink comes up in its place" : "a file has this name, and a directory can't replace it");
 	rcp_err_fix(err, "remove the file or choose another target");
 	return RCP_E_PARTIAL;
 }
@@ -87,12 +87,12 @@ int rcp_sink_mkdir(int root, const char *path, const char *shown, bool replace_l
 
 	if (rcp_part_locate(root, path, shown, NULL, err, &at))
 		return (int)err->code;
-	bool made = make_dir(&at, replace_link) == 0;
+	bool made = make_dir(&at, replace_link) == 0, follow = !made && !replace_link;
 
 	if (!made && errno != EEXIST)
 		rcp_io_fail(err, errno, "mkdir", shown);
-	else if (made || !existing_is_no_dir(&at, err))
-		make_writable(made ? at.dir : root, made ? at.leaf : path, made, shown, err);
+	else if (made || !existing_is_no_dir(&at, !replace_link, err))
+		make_writable(follow ? root : at.dir, follow ? path : at.leaf, made, follow, shown, err);
 	rcp_part_close(&at);
 	return (int)err->code;
 }
@@ -136,20 +136,22 @@ int rcp_sink_dir_end(int root, const char *path, const char *shown, const struct
 
 /* The first name of a hard link, below the same root; never a directory's. */
 static int make_hard_link(int root, const struct rcp_part *at, const char *make,
-			  const struct rcp_rec_entry *entry, struct rcp_err *err)
+			  const struct rcp_rec_entry *entry, size_t entered, struct rcp_err *err)
 {
 	char *path = rcp_span_dup(entry->link);
-	struct rcp_part first;
-	int rc;
+	const char *leaf;
+	int dir = -1, rc;
 
 	if (!path)
 		return rcp_io_fail(err, ENOMEM, "malloc", at->shown);
-	rc = rcp_part_locate(root, path, at->shown, NULL, err, &first);
-	if (!rc && linkat(first.dir, first.leaf, at->dir, make, 0) < 0) {
+	rc = rcp_part_check_name(path, at->shown, err);
+	if (!rc)
+		dir = rcp_beneath_parent_plain(root, path, entered, &leaf);
+	if (!rc && (dir < 0 || linkat(dir, leaf, at->dir, make, 0) < 0)) {
 		rc = rcp_err_set(err, rcp_io_code(errno), errno, "link", at->shown,
 				 "no hard link to %.200s", path);
 	}
-	rcp_part_close(&first);
+	rcp_io_close(&dir);
 	free(path);
 	return rc;
 }
@@ -208,10 +210,10 @@ static int make_link(const struct rcp_part *at, const char *make, const struct r
 }
 
 static int make_any(int root, const struct rcp_part *at, const char *make,
-		    const struct rcp_rec_entry *entry, struct rcp_err *err)
+		    const struct rcp_rec_entry *entry, size_t entered, struct rcp_err *err)
 {
 	if (entry->type == RCP_ENTRY_HARDLINK)
-		return make_hard_link(root, at, make, entry, err);
+		return make_hard_link(root, at, make, entry, entered, err);
 	if (entry->type == RCP_ENTRY_SYMLINK)
 		return make_link(at, make, entry, err);
 	return make_node(at, make, entry, err);
@@ -234,7 +236,7 @@ static int place(const struct rcp_part *at, const char *make, struct rcp_err *er
 }
 
 int rcp_sink_special(int root, const char *path, const char *shown,
-		     const struct rcp_rec_entry *entry, const struct rcp_meta *meta, bool sync,
+		     const struct rcp_rec_entry *entry, size_t entered, const struct rcp_meta *meta, bool sync,
 		     struct rcp_err *err, unsigned *lost)
 {
 	char make[NAME_MAX + 1];
@@ -245,7 +247,7 @@ int rcp_sink_special(int root, const char *path, const char *shown,
 		return (int)err->code;
 	rcp_part_name(at.leaf, RCP_MAKE_SUFFIX, make);
 	unlinkat(at.dir, make, 0); /* of a run that was cut off */
-	int rc = make_any(root, &at, make, entry, err);
+	int rc = make_any(root, &at, make, entry, entered, err);
 
 	/* A hard link's file has its metadata already. */
 	if (!rc && meta && entry->type != RCP_ENTRY_HARDLINK)

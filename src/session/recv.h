@@ -55,10 +55,12 @@ struct recv_entry {
 	struct rcp_sink *sink;
 	unsigned busy;
 	bool end_seen, skip, keep, checkpointing;
+	bool link_yields; /* a directory: a symlink of its name gives way to it, and is not entered */
 	bool left_out; /* the directory that it is in could not be made */
 	bool left; /* by --skip-existing: what is there is something else */
 	bool done; /* in an earlier session of this run: not to be told again */
 	unsigned sweeps, lost;
+	uint32_t entered; /* of a hard link's first name: as much as may lead through symlinks */
 	uint32_t crc; /* of the whole file, once it is committed */
 	uint64_t data_bytes, fresh_bytes, checkpoint_ns;
 	struct recv_try *tries;

@@ -391,7 +391,7 @@ static void special_work(struct rcp_job *job)
 	if (e->rec.type == RCP_ENTRY_DIR_END)
 		rcp_sink_dir_end(root, e->path, e->shown, &e->meta, sync, &err, &e->lost);
 	else
-		rcp_sink_special(root, e->path, e->shown, &e->rec, &e->meta, sync, &err, &e->lost);
+		rcp_sink_special(root, e->path, e->shown, &e->rec, e->entered, &e->meta, sync, &err, &e->lost);
 	recv_entry_met(e, &err);
 }
 

@@ -61,18 +61,27 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 		rcp_sink_refresh(r->target->root, e->path, e->shown, kept, &st, &e->meta, err);
 }
 
-/* Said once, at the directory: of a million names in it each would be told otherwise. */
-static void dir_lost(struct recv_entry *e, struct rcp_err *err)
+/* What is in it is left out. False: no memory. */
+static bool lose_dir(struct recv_entry *e)
 {
-	struct rcp_err whole = {0};
 	size_t len = strlen(e->path);
 
 	free(e->r->lost_dir);
 	e->r->lost_dir = malloc(len + 2);
-	if (!e->r->lost_dir) /* each name is told, then */
-		return;
+	if (!e->r->lost_dir)
+		return false;
 	memcpy(e->r->lost_dir, e->path, len);
 	memcpy(e->r->lost_dir + len, "/", 2);
+	return true;
+}
+
+/* Said once, at the directory: of a million names in it each would be told otherwise. */
+static void dir_lost(struct recv_entry *e, struct rcp_err *err)
+{
+	struct rcp_err whole = {0};
+
+	if (!lose_dir(e)) /* each name is told, then */
+		return;
 	rcp_err_set(&whole, err->code, err->sys_errno, err->call, err->object, "%s%sand what is in it is left out",
 		    err->text, err->text[0] ? ", " : "it can't be made, ");
 	rcp_err_fix(&whole, "%s", err->fix);
@@ -106,18 +115,17 @@ static void prepare(struct recv_entry *e, struct rcp_kept_dir *kept)
 	struct rcp_err err = {0};
 
 	e->left_out = in_lost_dir(e);
-	if (e->left_out || e->met) /* met: refused when it was named */
+	if (e->met && e->rec.type == RCP_ENTRY_DIR) /* refused when it was named */
+		lose_dir(e);
+	if (e->left_out || e->met)
 		return;
 	bool dir = e->rec.type == RCP_ENTRY_DIR && !(r->opt.flags & RCP_OPT_DRY_RUN);
 
 	bool fresh = dir && e->rec.flags & RCP_ENTRY_TOP && rcp_target_is_new(r->target);
 
-	/* -a copies symlinks: one at the target is an older version of the entry, and not the way to
-	 * where it leads. What the user named is entered, as with scp. */
 	if (rcp_meta_of(&e->rec, &o, &err, &e->meta) == 0) {
 		if (dir && strcmp(e->path, ".") != 0) /* the target is there */
-			rcp_sink_mkdir(r->target->root, e->path, e->shown,
-				       o.archive && !(e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY)), &err);
+			rcp_sink_mkdir(r->target->root, e->path, e->shown, e->link_yields, &err);
 		else if (!dir)
 			look_first(e, kept, &err);
 		if (dir && rcp_err_is(&err))
@@ -401,7 +409,7 @@ static int check_place(struct rcp_receiver *r, const struct rcp_rec_entry *rec, 
 	bool fits = end ? path.len == open && (!open || memcmp(path.data, r->open_dir, open) == 0)
 			: parent == open && (!open || memcmp(path.data, r->open_dir, open) == 0);
 
-	if (!fits || (rec->flags & RCP_ENTRY_TOP && parent) || (way && !(r->opt.flags & RCP_OPT_PAIRS)) ||
+	if (!fits || (rec->flags & RCP_ENTRY_TOP && (parent || (rec->flags & RCP_ENTRY_INSIDE && path.len))) || (way && !(r->opt.flags & RCP_OPT_PAIRS)) ||
 	    (way && r->env.wanted && !rcp_wanted_on_the_way(r->env.wanted, path)))
 		return rcp_err_set(err, RCP_E_CONNECT, 0, "", NULL, "the peer broke the protocol: it names %.*s out of its directory",
 				   (int)(rec->path.len < 200 ? rec->path.len : 200), (const char *)rec->path.data);
@@ -425,6 +433,40 @@ static void check_top(struct recv_entry *e)
 	}
 }
 
+/*
+ * -a copies symlinks: one at the target is an older version of the entry, and not the way to where it leads. What the user
+ * named is entered, as with scp; but not where this source has made it, and what was entered does not become a symlink.
+ */
+static int check_links(struct recv_entry *e, struct rcp_err *err)
+{
+	struct rcp_receiver *r = e->r;
+	bool dir = e->rec.type == RCP_ENTRY_DIR, link = e->rec.type == RCP_ENTRY_SYMLINK || e->rec.type == RCP_ENTRY_HARDLINK;
+	bool way = e->rec.flags & (RCP_ENTRY_TOP | RCP_ENTRY_WAY);
+	struct rcp_span path = e->rec.path;
+
+	if (!(r->opt.flags & RCP_OPT_ARCHIVE))
+		return 0;
+	e->link_yields = dir && !way;
+	/* The first name of a hard link is held to what others are; who asks for nothing trusts its source. */
+	if (e->rec.type == RCP_ENTRY_HARDLINK)
+		e->entered = (uint32_t)(r->env.wanted ? rcp_wanted_entered(r->env.wanted, e->rec.link) : e->rec.link.len);
+	if (!r->env.wanted || !(link || (dir && way)) ||
+	    (link && parent_len(path) && !rcp_wanted_on_the_way(r->env.wanted, path)))
+		return 0;
+	int other = rcp_wanted_came(r->env.wanted, path, dir);
+
+	if (other < 0)
+		return rcp_err_set(err, RCP_E_IO, ENOMEM, "malloc", NULL, NULL);
+	e->link_yields |= dir && other;
+	if (link && other) {
+		struct rcp_err met = {0};
+
+		rcp_err_set(&met, RCP_E_PARTIAL, EISDIR, "", e->shown, "the source has named a directory so, too");
+		recv_entry_met(e, &met);
+	}
+	return 0;
+}
+
 static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct rcp_rec_entry *rec,
 		     struct rcp_err *err)
 {
@@ -443,6 +485,8 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 	}
 	check_top(e);
 	e->busy++; /* the batch's */
+	int rc = check_links(e, err);
+
 	if (b->tail)
 		b->tail->next = e;
 	else
@@ -453,7 +497,7 @@ static int entry_new(struct rcp_receiver *r, struct recv_batch *b, const struct 
 		r->stats.files_seen++;
 		r->stats.bytes_seen += rec->size;
 	}
-	return 0;
+	return rc;
 }
 
 int recv_entries(struct rcp_receiver *r, const struct rcp_msg_entries *m, struct rcp_err *err)

@@ -12,9 +12,12 @@
 /* Kinds of names below a root, in the set. */
 enum { LISTED, ON_THE_WAY };
 
+/* The same of what has come. */
+enum { AS_OTHER, AS_DIR };
+
 struct wanted_name {
 	char *name; /* last component: literal or pattern */
-	bool any;   /* a home directory's or a module's: only the other end knows it, and it has one */
+	bool any;   /* a home directory's: only the other end knows it, and it has one */
 };
 
 struct rcp_wanted {
@@ -22,6 +25,7 @@ struct rcp_wanted {
 	size_t count;
 	bool inside;	       /* an argument without a name is among them */
 	struct rcp_keys *keys; /* pairs; NULL: none */
+	struct rcp_keys *came; /* NULL: nothing yet */
 };
 
 static struct rcp_key key_of(const struct rcp_wanted *w, const void *path, size_t len, int kind)
@@ -54,8 +58,14 @@ static int add_pair(struct rcp_wanted *w, const char *name, struct rcp_err *err)
 	return rc < 0 ? no_memory(err) : 0;
 }
 
-/* As the walk names its argument: see name_argument in file/walk_arg.c. */
-static void add_path(struct rcp_wanted *w, const char *path, struct wanted_name *n)
+/* What only the other end can name, which is a home directory or one that it is restricted to. */
+static bool is_nameless(const char *path, size_t len)
+{
+	return path[0] == 0 || path[0] == '~' || path[0] == '/' || (len == 1 && path[0] == '.' && path[1] == '/');
+}
+
+/* As the walk names its argument: see name_argument in file/walk_arg.c. False: no memory. */
+static bool add_path(struct rcp_wanted *w, const char *path, struct wanted_name *n)
 {
 	size_t len = strlen(path);
 
@@ -65,15 +75,36 @@ static void add_path(struct rcp_wanted *w, const char *path, struct wanted_name 
 
 	while (at && path[at - 1] != '/')
 		at--;
-	bool whole = at == 0 || len <= 1, dots = len - at <= 2 && strspn(path + at, ".") >= len - at;
+	bool whole = at == 0 || len <= 1, dots = len > at && len - at <= 2 && strspn(path + at, ".") >= len - at;
 
-	n->any = whole && (len == 0 || path[0] == '~' || path[0] == '/' || (len == 1 && path[0] == '.'));
-	if (n->any || dots)
+	n->any = whole && is_nameless(path, len);
+	/* A host that is restricted to a directory has a name for "/" that others have not. */
+	if (dots || (len == 1 && path[0] == '/'))
 		w->inside = true;
 	n->name = dots || n->any ? NULL : strndup(path + at, len - at);
+	return n->name || dots || n->any;
 }
 
-int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct rcp_wanted **out)
+/* The same in a module, whose own name is that of its top: see rcp_confine_path. */
+static bool add_module_path(struct rcp_wanted *w, const char *path, const char *module, struct wanted_name *n)
+{
+	size_t len = strlen(path);
+	char *plain = malloc(len + 1);
+
+	if (!plain)
+		return false;
+	rcp_path_join(path, plain);
+	const char *slash = strrchr(plain, '/'), *name = slash ? slash + 1 : plain[0] ? plain : module;
+
+	if (len && path[len - 1] == '.' && (len == 1 || path[len - 2] == '/'))
+		w->inside = true;
+	else
+		n->name = strdup(name);
+	free(plain);
+	return n->name || w->inside;
+}
+
+int rcp_wanted_new(char *const *paths, bool pairs, const char *module, struct rcp_err *err, struct rcp_wanted **out)
 {
 	struct rcp_wanted *w = calloc(1, sizeof(*w));
 	size_t count = 0;
@@ -92,8 +123,7 @@ int rcp_wanted_new(char *const *paths, bool pairs, struct rcp_err *err, struct r
 		for (; w->names && w->count < count; w->count++) {
 			struct wanted_name *n = &w->names[w->count];
 
-			add_path(w, paths[w->count], n);
-			if (!n->name && !n->any && !w->inside)
+			if (module ? !add_module_path(w, paths[w->count], module, n) : !add_path(w, paths[w->count], n))
 				no_memory(err);
 		}
 	}
@@ -123,6 +153,7 @@ void rcp_wanted_free(struct rcp_wanted **wanted)
 		free(w->names[i].name);
 	free(w->names);
 	rcp_keys_free(&w->keys);
+	rcp_keys_free(&w->came);
 	free(w);
 }
 
@@ -144,8 +175,8 @@ bool rcp_wanted_on_the_way(const struct rcp_wanted *w, struct rcp_span path)
 /* glob(3)'s rules, by which the other end expands it, or the very name where that is there. */
 static bool matches(struct wanted_name *n, const char *name)
 {
-	if (n->any && !n->name)
-		n->name = strdup(name); /* the one it has */
+	if (n->any && !n->name && name[0] != '.')
+		n->name = strdup(name); /* the one it has; hidden ones are what nobody means, and much obeys */
 	if (!n->name)
 		return false;
 	return strcmp(n->name, name) == 0 || (!n->any && fnmatch(n->name, name, FNM_PERIOD) == 0);
@@ -174,4 +205,27 @@ bool rcp_wanted_has(struct rcp_wanted *w, struct rcp_span path, bool inside, boo
 		}
 	}
 	return false;
+}
+
+int rcp_wanted_came(struct rcp_wanted *w, struct rcp_span path, bool dir)
+{
+	if (!w->came)
+		w->came = rcp_keys_new(NULL);
+	if (!w->came || rcp_keys_add(w->came, rcp_keys_key(w->came, path.data, path.len, dir ? AS_DIR : AS_OTHER, 0)) < 0)
+		return -1;
+	return rcp_keys_has(w->came, rcp_keys_key(w->came, path.data, path.len, dir ? AS_OTHER : AS_DIR, 0));
+}
+
+size_t rcp_wanted_entered(const struct rcp_wanted *w, struct rcp_span path)
+{
+	size_t entered = 0;
+
+	for (size_t i = 1; w->came && i < path.len; i++) {
+		if (path.data[i] != '/')
+			continue;
+		if (!rcp_keys_has(w->came, rcp_keys_key(w->came, path.data, i, AS_DIR, 0)))
+			break;
+		entered = i;
+	}
+	return entered;
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* An honest "f" in the same session afterwards: the session goes on where it should. */
 static void finish_with_f(struct evil *e)
@@ -157,6 +159,129 @@ static void dir_then_link(struct evil *e)
 	evil_finish_source(e);
 }
 
+static void await_end(struct evil *e, uint32_t id)
+{
+	while (!e->entries[id].ended && evil_get(e))
+		;
+}
+
+/* A link as a name that was asked for, then a directory of that name, and a file through it. arg: its flags. */
+static void link_then_dir(struct evil *e)
+{
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "l", 0), dir = evil_entry(RCP_ENTRY_DIR, "l", 0);
+	struct rcp_rec_entry end = evil_entry(RCP_ENTRY_DIR_END, "l", 0);
+	uint32_t id;
+
+	link.link = rcp_span_str("dir");
+	dir.flags = end.flags = (uint8_t)e->c->arg;
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	await_end(e, evil_name(e, &link));
+	evil_name(e, &dir);
+	id = evil_name_file(e, "l/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &end);
+	evil_finish_source(e);
+}
+
+/* The user's link, entered as a directory, then a link in its place: files that are named may not have been opened yet. */
+static void dir_then_top_link(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "in", 0), end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "in", 0);
+	char path[600], to[8] = "";
+	uint32_t id;
+
+	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
+	link.link = rcp_span_str(".");
+	if (symlink("dir", path) < 0 || !evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &end);
+	evil_name(e, &link);
+	evil_finish_source(e);
+	if (readlink(path, to, sizeof(to) - 1) < 0 || strcmp(to, "dir") != 0)
+		evil_note(e, "broken", "the user's link was replaced");
+}
+
+/* A hard link within a directory that was asked for, its first name outside of that, by a link. */
+static void hard_link_by_link(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "d", 0), link = evil_entry(RCP_ENTRY_SYMLINK, "d/l", 0);
+	struct rcp_rec_entry hard = evil_entry(RCP_ENTRY_HARDLINK, "d/h", 0), end = evil_entry(RCP_ENTRY_DIR_END, "d", 0);
+
+	link.link = rcp_span_str("..");
+	hard.link = rcp_span_str("d/l/keep");
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	await_end(e, evil_name(e, &link));
+	evil_name(e, &hard);
+	evil_name(e, &end);
+	evil_finish_source(e);
+}
+
+/* The user's link is a directory that was asked for: hard links below it are made, as elsewhere. */
+static void hard_link_honest(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "in", 0), hard = evil_entry(RCP_ENTRY_HARDLINK, "in/s/small", 0);
+	struct rcp_rec_entry sub = evil_entry(RCP_ENTRY_DIR, "in/s", 0), sub_end = evil_entry(RCP_ENTRY_DIR_END, "in/s", 0);
+	struct rcp_rec_entry end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
+	char path[600];
+	uint32_t id;
+
+	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
+	hard.link = rcp_span_str("in/small");
+	if (symlink("dir", path) < 0 || !evil_session(e))
+		return;
+	evil_act(e);
+	evil_name(e, &dir);
+	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_name(e, &sub);
+	evil_name(e, &hard);
+	evil_name(e, &sub_end);
+	evil_name(e, &end);
+	evil_finish_source(e);
+	snprintf(path, sizeof(path), "%s/w/target/dir/s/small", e->top);
+	if (access(path, F_OK) < 0)
+		evil_note(e, "broken", "no hard link was made");
+}
+
+/* A link under the target's new name, and where that connection is lost, a file into where it leads. */
+static void link_then_retry(struct evil *e)
+{
+	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "l", 0);
+	char made[600];
+	struct stat st;
+	uint32_t id;
+
+	snprintf(made, sizeof(made), "%s/w/target/n", e->top);
+	link.link = rcp_span_str("dir");
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	if (lstat(made, &st) < 0) {
+		id = evil_name(e, &link);
+		while (!e->entries[id].ended && evil_get(e))
+			;
+		evil_hang_up(e);
+		return;
+	}
+	id = evil_name_file(e, "l", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	evil_finish_source(e);
+}
+
 /* ---- what was not asked for ---- */
 
 /* data: names, by blanks; "d:" in front: a directory. The first may be right. */
@@ -181,6 +306,28 @@ static void unasked(struct evil *e)
 		if (!dir && evil_answered(e, id))
 			evil_bundle(e, &id, 1, 0);
 	}
+	evil_finish_source(e);
+}
+
+/* A name that only the source knows is one name, also after a retry. */
+static void another_after_retry(struct evil *e)
+{
+	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "one", 0), end = evil_entry(RCP_ENTRY_DIR_END, "two", 0);
+	char made[600];
+	struct stat st;
+
+	snprintf(made, sizeof(made), "%s/w/target/n", e->top);
+	if (!evil_session(e))
+		return;
+	evil_act(e);
+	if (lstat(made, &st) < 0) {
+		await_end(e, evil_name(e, &dir));
+		evil_hang_up(e);
+		return;
+	}
+	dir.path = end.path;
+	evil_name(e, &dir);
+	evil_name(e, &end);
 	evil_finish_source(e);
 }
 
@@ -455,6 +602,18 @@ const struct evil_case evil_source_cases[] = {
 	{"a hard link to ../outside/secret", through_old_link, 3, "\".\" or \"..\"", .data = "../outside/secret", .arg = RCP_ENTRY_HARDLINK, .want = "h", .opts = "a"},
 	{"a directory, then a link in its place", dir_then_link, 3, "d", .want = "d", .opts = "a", .made = "d d/small"},
 
+	{"a link, then a directory of its name", link_then_dir, 0, NULL, EVIL_R, .arg = RCP_ENTRY_TOP, .want = "l", .opts = "a", .made = "l l/small"},
+	{"a link, then a directory of its name within the target itself", link_then_dir, 3, "out of its directory", EVIL_R, .arg = RCP_ENTRY_TOP | RCP_ENTRY_INSIDE, .want = "l .",
+	 .opts = "a", .made = "l"},
+	{"a link, then a directory of its name on the way", link_then_dir, 0, NULL, EVIL_R, .arg = RCP_ENTRY_WAY, .want = "l l/small", .opts = "al",
+	 .made = "l l/small"},
+	{"a link under a new name, then a directory of the same", link_then_dir, 1, "several sources", EVIL_R, .arg = RCP_ENTRY_TOP, .want = "l", .opts = "an",
+	 .made = "n"},
+	{"a link of the user's is entered, then replaced", dir_then_top_link, 1, "named a directory", EVIL_R, .want = "in", .opts = "a", .made = "?in dir/small"},
+	{"a hard link in a directory, its first name out of it by a link", hard_link_by_link, 1, "no hard link", EVIL_R, .want = "d", .opts = "a", .made = "d d/l"},
+	{"honest: a hard link below a link of the user's", hard_link_honest, 0, NULL, EVIL_I | EVIL_R, .want = "in", .opts = "ad", .made = "?in dir/small dir/s dir/s/small"},
+	{"a link, and a retry into it", link_then_retry, 1, "a directory has this name", EVIL_R, .want = "l", .opts = "an", .made = "n", .lines = 2},
+
 	{"not asked for: another name", unasked, 3, "not asked for", EVIL_R, .data = "g"},
 	{"not asked for: .bashrc", unasked, 3, "not asked for", EVIL_R, .data = ".bashrc"},
 	{"not asked for: one that is there", unasked, 3, "not asked for", EVIL_R, .data = "old"},
@@ -464,6 +623,10 @@ const struct evil_case evil_source_cases[] = {
 	{"not asked for: a tree", unasked, 3, "not asked for", EVIL_R, .want = "tree", .opts = "r", .data = "d:dir dir/small"},
 	{"not asked for: below another directory", unasked, 3, "not asked for", EVIL_R, .want = "tree", .opts = "r", .data = "dir/small"},
 	{"not asked for: into a directory that is there", unasked, 3, "not asked for", EVIL_R, .data = "dir/small"},
+	{"not asked for: a hidden name for a home", unasked, 3, "not asked for", EVIL_R, .want = "~", .opts = "r", .data = "d:.ssh .ssh/small"},
+	{"not asked for: a second name for a home", unasked, 3, "not asked for", EVIL_R, .want = "~", .data = "small old", .made = "small"},
+	{"not asked for: a second name for a home, after a retry", another_after_retry, 6, "not asked for", EVIL_R, .want = "~", .opts = "rn", .made = "n",
+	 .lines = 2},
 	{"a directory without -r", unasked, 3, "not asked for", EVIL_I | EVIL_R, .data = "d:f"},
 	{"below a file without -r", unasked, 3, "not asked for", EVIL_I | EVIL_R, .data = "f/small"},
 	{"a symbolic link without -a", bad_entry, 3, "not asked for", .arg = 5},

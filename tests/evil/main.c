@@ -314,7 +314,7 @@ static void word(struct words *w, const char *text)
 static void option_words(const char *opts, struct words *w)
 {
 	for (; opts && *opts; opts++) {
-		if (*opts != 'd' && *opts != '*') /* START's alone; every way, not the case's */
+		if (!strchr("d*nl", *opts)) /* START's alone; every way, not the case's; see below */
 			word(w, *opts == 'r'   ? "-r"
 				: *opts == 'a' ? "-a"
 				: *opts == 'p' ? "-p"
@@ -323,11 +323,37 @@ static void option_words(const char *opts, struct words *w)
 	}
 }
 
+/* n: the target is a new name, and there is one retry; l: a list of names. */
+static bool has_opt(const struct job *j, char opt)
+{
+	return j->c->opts && strchr(j->c->opts, opt);
+}
+
+static void list_words(const struct job *j, struct words *w)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/log/list", j->top);
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		abort();
+	for (const char *at = j->c->want; *at; at++)
+		fputc(*at == ' ' ? '\n' : *at, f);
+	fclose(f);
+	word(w, "--files-from=../../log/list");
+	word(w, "box:.");
+}
+
 /* box:NAME where the victim is to fetch, ./src/NAME where it sends. */
 static void source_words(const struct job *j, struct words *w)
 {
 	const char *want = j->c->want ? j->c->want : "f";
 
+	if (has_opt(j, 'l')) {
+		list_words(j, w);
+		want = "";
+	}
 	while (*want) {
 		size_t n = strcspn(want, " ");
 		char *text;
@@ -337,7 +363,7 @@ static void source_words(const struct job *j, struct words *w)
 		word(w, text);
 		want += n + strspn(want + n, " ");
 	}
-	word(w, j->source ? "../target" : "box:in");
+	word(w, !j->source ? "box:in" : has_opt(j, 'n') ? "../target/n" : "../target");
 }
 
 static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
@@ -346,8 +372,8 @@ static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
 	char how[64];
 
 	word(&w, program(j));
-	word(&w, "--retries=0");
-	word(&w, j->c->opts && strchr(j->c->opts, '*') ? "--transport=auto"
+	word(&w, has_opt(j, 'n') ? "--retries=1" : "--retries=0");
+	word(&w, has_opt(j, '*') ? "--transport=auto"
 		 : j->link == EVIL_PIPE		     ? "--transport=ssh"
 		 : j->link & EVIL_RDMA		     ? "--transport=rdma"
 						     : "--transport=tcp");

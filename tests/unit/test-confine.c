@@ -224,6 +224,37 @@ static void links_tell_nothing(void **state)
 	close(root);
 }
 
+/* By whatever way: a path of over 4096 bytes, which /proc does not tell, and a name that is no more. */
+static void hidden(void **state)
+{
+	char name[251];
+	int dir = open("mod", O_PATH | O_DIRECTORY), fd;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	tmp_text("mod/.f.rcp-part", "half");
+	tmp_text("mod/f", "whole");
+	assert_true(rcp_place_hidden(fd = open("mod/.f.rcp-part", O_RDONLY)));
+	assert_int_equal(unlink("mod/.f.rcp-part"), 0);
+	assert_true(rcp_place_hidden(fd));
+	close(fd);
+	assert_false(rcp_place_hidden(fd = open("mod/f", O_RDONLY)));
+	assert_int_equal(unlink("mod/f"), 0);
+	assert_false(rcp_place_hidden(fd));
+	close(fd);
+	for (int i = 0; i < 17; i++) {
+		assert_int_equal(mkdirat(dir, name, 0755), 0);
+		fd = openat(dir, name, O_PATH | O_DIRECTORY);
+		close(dir);
+		dir = fd;
+	}
+	assert_true((fd = openat(dir, ".f.rcp-part", O_RDWR | O_CREAT, 0600)) >= 0);
+	assert_true(rcp_place_hidden(fd));
+	close(fd);
+	close(dir);
+}
+
 #define CONFINED(f) cmocka_unit_test_setup_teardown(f, fresh, leave)
 
 int main(void)
@@ -235,6 +266,7 @@ int main(void)
 		CONFINED(patterns_see_the_inside_only),
 		CONFINED(targets_stay_inside),
 		CONFINED(links_tell_nothing),
+		CONFINED(hidden),
 	};
 
 	return cmocka_run_group_tests(tests, tmp_setup, tmp_teardown);

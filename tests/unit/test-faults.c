@@ -430,7 +430,7 @@ static int special(const char *path, uint8_t type, const char *link, struct rcp_
 	const struct rcp_meta meta = {.mode = 0600, .set_times = true};
 	unsigned lost;
 
-	return rcp_sink_special(root, path, path, &e, &meta, false, err, &lost);
+	return rcp_sink_special(root, path, path, &e, 0, &meta, false, err, &lost);
 }
 
 static int special_run(struct rcp_err *err)

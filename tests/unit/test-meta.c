@@ -496,7 +496,7 @@ static int special(int root, const char *path, struct rcp_rec_entry *e, const ch
 	if (link)
 		e->link = rcp_span_str(link);
 	m = meta_of(e, &archive);
-	int rc = rcp_sink_special(root, path, path, e, &m, false, err, &lost);
+	int rc = rcp_sink_special(root, path, path, e, 0, &m, false, err, &lost);
 
 	if (!rc)
 		assert_int_equal(lost, 0);

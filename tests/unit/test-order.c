@@ -136,7 +136,7 @@ static void a_special(struct rcp_sink_params *p, const char *path, bool sync, co
 	unsigned lost;
 
 	traced(true);
-	assert_int_equal(rcp_sink_special(p->root, path, path, &link, &meta, sync, &err, &lost), 0);
+	assert_int_equal(rcp_sink_special(p->root, path, path, &link, 0, &meta, sync, &err, &lost), 0);
 	traced(false);
 	assert_string_equal(trace, wanted);
 }

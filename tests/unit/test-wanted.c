@@ -22,7 +22,7 @@ static bool has(const struct ask *a, struct rcp_wanted *w)
 	return rcp_wanted_has(w, (struct rcp_span){(const uint8_t *)a->path, strlen(a->path)}, strchr(a->how, 'i') != NULL, strchr(a->how, 'd') != NULL);
 }
 
-static struct rcp_wanted *make(const char *const *paths, bool pairs)
+static struct rcp_wanted *make_in(const char *module, const char *const *paths, bool pairs)
 {
 	struct rcp_wanted *w = NULL;
 	struct rcp_err err = {0};
@@ -30,10 +30,15 @@ static struct rcp_wanted *make(const char *const *paths, bool pairs)
 
 	for (size_t i = 0; i < 4 && paths[i]; i++)
 		list[i] = strdup(paths[i]);
-	assert_int_equal(rcp_wanted_new(list, pairs, &err, &w), 0);
+	assert_int_equal(rcp_wanted_new(list, pairs, module, &err, &w), 0);
 	for (size_t i = 0; i < 4; i++)
 		free(list[i]);
 	return w;
+}
+
+static struct rcp_wanted *make(const char *const *paths, bool pairs)
+{
+	return make_in(NULL, paths, pairs);
 }
 
 static void asked(void **state)
@@ -66,6 +71,18 @@ static void asked(void **state)
 		{{".."}, "x", "i+"},
 		{{".."}, "x", ""},
 		{{"/"}, "etc", "i+"},
+		{{"/"}, "root", "+"}, /* where it is restricted to a directory */
+		{{"/"}, ".ssh", ""},
+		{{"."}, "x", "i+"},
+		{{"."}, "x", ""},
+		{{"./"}, "x", "+"},
+		{{"./"}, "x", "i+"},
+		{{""}, "x", "i"},
+		{{""}, ".", "id"},
+		{{""}, ".ssh", "d"},
+		{{"~"}, ".bashrc", ""},
+		{{"~"}, "x", "i"},
+		{{"~ann"}, ".ssh/rc", ""},
 		{{"~/x"}, "x", "+"},
 		{{"~/x"}, "y", ""},
 		{{"root", "n/m"}, "n/m", "p+"},
@@ -91,7 +108,7 @@ static void asked(void **state)
 /* A home directory has a name that only the other end knows: one. */
 static void one_home(void **state)
 {
-	static const char *const homes[] = {"", "~", "~ann", "."};
+	static const char *const homes[] = {"", "~", "~ann", "./"};
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++) {
@@ -104,6 +121,43 @@ static void one_home(void **state)
 		assert_true(has(&ann, w));
 		assert_true(has(&ann2, w));
 		assert_false(has(&bob, w));
+		rcp_wanted_free(&w);
+	}
+}
+
+/* Names in a module begin at it, and it has its own. */
+static void module(void **state)
+{
+	static const struct ask asks[] = {
+		{{""}, "mod", "d+"},
+		{{""}, "mod/x", "+"},
+		{{""}, "x", ""},
+		{{""}, ".ssh", "d"},
+		{{""}, "mod", "id"},
+		{{"/"}, "mod", "d+"},
+		{{"/"}, "x", ""},
+		{{"./"}, "mod", "d+"},
+		{{"./"}, "x", "i"},
+		{{"."}, "x", "i+"},
+		{{"."}, "mod", "d"},
+		{{"/."}, "x", "i+"},
+		{{"a/."}, "x", "i+"},
+		{{"a/./"}, "a", "d+"},
+		{{"a/./"}, "x", "i"},
+		{{"/a/b"}, "b", "+"},
+		{{"/a/b"}, "mod", ""},
+		{{"/*.c"}, "x.c", "+"},
+		{{"/*.c"}, "x.h", ""},
+		{{"~"}, "x", ""},
+		{{"~"}, "~", "+"}, /* no home there */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+		struct rcp_wanted *w = make_in("mod", asks[i].paths, false);
+
+		if (has(&asks[i], w) != (strchr(asks[i].how, '+') != NULL))
+			fail_msg("%s of %s", asks[i].path, asks[i].paths[0]);
 		rcp_wanted_free(&w);
 	}
 }
@@ -125,6 +179,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(asked),
 		cmocka_unit_test(one_home),
+		cmocka_unit_test(module),
 		cmocka_unit_test(some),
 	};
 
