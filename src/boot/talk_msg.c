@@ -98,6 +98,10 @@ static void on_ring(struct rcp_run *run, const struct rcp_msg_link_ring *m)
 		protocol(run, "a ring of no link, or from the source");
 		return;
 	}
+	if (run->ring.link == m->link) { /* one waits for its link to come up */
+		protocol(run, "a ring that is told twice");
+		return;
+	}
 	run->ring = *m;
 	talk_ring(run);
 }

@@ -487,7 +487,7 @@ static const struct daemon_case cases[] = {
 static void run_case(const struct daemon_case *d)
 {
 	const struct evil_case c = {.name = d->name, .arg = d->arg};
-	struct evil e = {.c = &c, .initiator = true, .source = true, .link = EVIL_PIPE, .top = top, .until_ns = evil_now() + 20 * RCP_SEC};
+	struct evil e = {.c = &c, .initiator = true, .source = true, .link = EVIL_PIPE, .top = top, .until_ns = evil_now() + (getenv("EVIL_SANITIZED") ? 90 : 20) * RCP_SEC};
 	char url[64], path[700], words[2000] = "";
 	const char *argv[] = {rcp_program, "--key=keys/eve.key", "--retries=0", url, NULL};
 	char *before = world_look(top, false), *target = world_look(top, true);
