@@ -1,5 +1,6 @@
 #include "boot/jail.h"
 
+#include "base/sanitized.h"
 #include "file/confine.h"
 
 #include <errno.h>
@@ -181,17 +182,9 @@ static int give_up_more(struct rcp_err *err)
 }
 
 /* LeakSanitizer looks at the process as a debugger does. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 void rcp_jail_hide(void)
 {
-#ifndef SANITIZED
+#if !RCP_SANITIZED
 	const struct rlimit none = {0};
 
 	/* For the cores that are piped to a program the limit alone does not count. */

@@ -12,18 +12,8 @@
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
+#include "base/sanitized.h"
 #include "tmpdir.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 #define NOBODY 65534
 
@@ -425,7 +415,7 @@ static void not_to_be_looked_at(void **state)
 	way_for_nobody();
 	if (in_child(open_to_all) != 1)
 		TMP_SKIP("no process of one's own can be looked at here");
-	if (!SANITIZED)
+	if (!RCP_SANITIZED)
 		assert_int_equal(in_child(daemon_hidden), 0);
 	assert_int_equal(in_child(child_hidden), 0);
 }

@@ -1,0 +1,16 @@
+/* RCP_SANITIZED: 1 in a build with the address sanitizer, whose leak check has to look into its own process. */
+#ifndef RCP_BASE_SANITIZED_H
+#define RCP_BASE_SANITIZED_H
+
+#if defined(__SANITIZE_ADDRESS__)
+#define RCP_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define RCP_SANITIZED 1
+#endif
+#endif
+#ifndef RCP_SANITIZED
+#define RCP_SANITIZED 0
+#endif
+
+#endif
