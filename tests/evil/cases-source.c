@@ -186,23 +186,34 @@ static void link_then_dir(struct evil *e)
 	evil_finish_source(e);
 }
 
+/* The user has a link "in" to a directory, which is named as a directory with a file in it. */
+static bool small_by_users_link(struct evil *e, const struct rcp_rec_entry *dir)
+{
+	char path[600];
+	uint32_t id;
+
+	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
+	if (symlink("dir", path) < 0 || !evil_session(e))
+		return false;
+	evil_act(e);
+	evil_name(e, dir);
+	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
+	if (evil_answered(e, id))
+		evil_bundle(e, &id, 1, 0);
+	return true;
+}
+
 /* The user's link, entered as a directory, then a link in its place: files that are named may not have been opened yet. */
 static void dir_then_top_link(struct evil *e)
 {
 	struct rcp_rec_entry dir = evil_entry(RCP_ENTRY_DIR, "in", 0), end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
 	struct rcp_rec_entry link = evil_entry(RCP_ENTRY_SYMLINK, "in", 0);
 	char path[600], to[8] = "";
-	uint32_t id;
 
 	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
 	link.link = rcp_span_str(".");
-	if (symlink("dir", path) < 0 || !evil_session(e))
+	if (!small_by_users_link(e, &dir))
 		return;
-	evil_act(e);
-	evil_name(e, &dir);
-	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
-	if (evil_answered(e, id))
-		evil_bundle(e, &id, 1, 0);
 	evil_name(e, &end);
 	evil_name(e, &link);
 	evil_finish_source(e);
@@ -235,17 +246,10 @@ static void hard_link_honest(struct evil *e)
 	struct rcp_rec_entry sub = evil_entry(RCP_ENTRY_DIR, "in/s", 0), sub_end = evil_entry(RCP_ENTRY_DIR_END, "in/s", 0);
 	struct rcp_rec_entry end = evil_entry(RCP_ENTRY_DIR_END, "in", 0);
 	char path[600];
-	uint32_t id;
 
-	snprintf(path, sizeof(path), "%s/w/target/in", e->top);
 	hard.link = rcp_span_str("in/small");
-	if (symlink("dir", path) < 0 || !evil_session(e))
+	if (!small_by_users_link(e, &dir))
 		return;
-	evil_act(e);
-	evil_name(e, &dir);
-	id = evil_name_file(e, "in/small", EVIL_SMALL_BYTES);
-	if (evil_answered(e, id))
-		evil_bundle(e, &id, 1, 0);
 	evil_name(e, &sub);
 	evil_name(e, &hard);
 	evil_name(e, &sub_end);
