@@ -57,5 +57,8 @@ int rcp_meta_apply_at(int dirfd, const char *leaf, const char *name, const struc
  * where there are none). At most 128 KiB in all: more is left out and *truncated set. */
 int rcp_meta_read_xattrs(int fd, const char *path, struct rcp_err *err, uint8_t **out,
 			 uint32_t *out_len, bool *truncated);
+/* The same of a name in a directory, which is not followed. */
+int rcp_meta_read_xattrs_at(int dirfd, const char *leaf, struct rcp_err *err, uint8_t **out,
+			    uint32_t *out_len, bool *truncated);
 
 #endif

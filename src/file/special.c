@@ -295,7 +295,6 @@ bool rcp_sink_is_there(int root, const char *path, const struct rcp_file_id *id)
 /* Mode, owner and attributes; times are what it was found by. By name: opening costs three calls more a file. */
 static bool meta_differs(const struct rcp_part *at, const struct stat *st, const struct rcp_meta *meta)
 {
-	char through[NAME_MAX + 64];
 	struct rcp_err ignored = {0};
 	uint8_t *xattrs = NULL;
 	uint32_t len = 0;
@@ -307,8 +306,7 @@ static bool meta_differs(const struct rcp_part *at, const struct stat *st, const
 		return false;
 	if (st->st_uid != meta->uid || st->st_gid != meta->gid)
 		return true;
-	snprintf(through, sizeof(through), "/proc/self/fd/%d/%s", at->dir, at->leaf);
-	if (rcp_meta_read_xattrs(-1, through, &ignored, &xattrs, &len, &truncated))
+	if (rcp_meta_read_xattrs_at(at->dir, at->leaf, &ignored, &xattrs, &len, &truncated))
 		return true;
 	same = len == meta->xattrs_len && (!len || memcmp(xattrs, meta->xattrs, len) == 0);
 	free(xattrs);

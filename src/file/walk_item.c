@@ -55,25 +55,22 @@ static void fill(struct rcp_walk *w, const struct stat *st, enum rcp_entry_type 
 }
 
 /*
- * For -a. By fd, or by a path that goes through the directory's descriptor, so that no symlink put
+ * For -a. By fd, or by the name in the directory's descriptor, so that no symlink put
  * into the tree meanwhile leads elsewhere. What can't be read is told after the entry.
  */
 static void read_xattrs(struct rcp_walk *w, int fd, int dirfd, const char *name, uint8_t **out,
 			uint32_t *len)
 {
-	char through[NAME_MAX + 64];
-	const char *path = w->open;
 	struct rcp_err err = {0};
 	bool truncated;
 	int parent = -1;
 
 	if (fd < 0 && dirfd == AT_FDCWD && rcp_confined())
 		dirfd = parent = rcp_place_parent(w->open, &name);
-	if (fd < 0 && dirfd != AT_FDCWD) {
-		snprintf(through, sizeof(through), "/proc/self/fd/%d/%s", dirfd, name);
-		path = through;
-	}
-	rcp_meta_read_xattrs(fd, path, &err, out, len, &truncated);
+	if (fd < 0 && dirfd != AT_FDCWD)
+		rcp_meta_read_xattrs_at(dirfd, name, &err, out, len, &truncated);
+	else
+		rcp_meta_read_xattrs(fd, w->open, &err, out, len, &truncated);
 	rcp_io_close(&parent);
 	if (rcp_err_is(&err)) /* by the name the user knows */
 		rcp_err_set(&w->later, RCP_E_PARTIAL, err.sys_errno, err.call, w->open,
