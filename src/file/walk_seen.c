@@ -174,7 +174,7 @@ static bool holds(const struct rcp_walk *w, const struct rcp_seen *s, struct sta
 	return copied && !left_out(w, rest[0] == '/' ? rest + 1 : rest, dir);
 }
 
-/* Where one is the same file, that one. */
+/* The first that was named, whose it is; where one is the same file, that one. */
 static const struct rcp_seen *find_in(const struct rcp_walk *w, const struct rcp_seen *list,
 				      const struct stat *st, struct stat *other)
 {
@@ -182,10 +182,12 @@ static const struct rcp_seen *find_in(const struct rcp_walk *w, const struct rcp
 	struct stat at;
 
 	for (; list; list = list->next) {
-		if (list == w->argument || !holds(w, list, &at) || (found && !rcp_io_same(&at, st)))
+		if (list == w->argument || !holds(w, list, &at))
 			continue;
 		found = list;
 		*other = at;
+		if (rcp_io_same(&at, st))
+			break;
 	}
 	return found;
 }

@@ -129,6 +129,16 @@ static void arguments_that_meet(void **state)
 	expect(walk_all((const char *[]){"top/", "o/top", NULL}, &r),
 	       "D* top\nF top/a\nD top/b\nF top/b/x\n\xff -y\nE top/b\nD top/empty\nE top/empty\nF top/z\nE* top\n"
 	       "D* top\n! o/top/a: left out: what is copied from top has the same name there\nF top/new\nE* top\n");
+	/* The third is told whose it is, not who was left out before it: then two directories would seem to meet, too. */
+	assert_int_equal(mkdir("p", 0755), 0);
+	assert_int_equal(mkdir("p/file", 0755), 0);
+	assert_int_equal(mkdir("q", 0755), 0);
+	assert_int_equal(mkdir("q/file", 0755), 0);
+	tmp_text("q/file/n", "other");
+	expect(walk_all((const char *[]){"file", "o/file", "p/file", "q/file", NULL}, &r),
+	       "F* file\n! o/file: left out: what is copied from file has the same name there\n"
+	       "! p/file: left out: what is copied from file has the same name there\n"
+	       "! q/file: left out: what is copied from file has the same name there\n");
 	/* One by its name, the other by what is in it; what a pattern leaves out meets nothing. */
 	expect(walk_all((const char *[]){"o/top/.", "top/b/", "top/a", "left", "top/b/.", "file", "top/b/..", NULL}, &r),
 	       "D* .\nF a\nF new\nE* .\nD* b\nF b/x\n\xff -y\nE* b\n"
