@@ -196,11 +196,11 @@ static void bad_port(struct evil *e)
 {
 	struct rcp_rdma_port p = {.device = "fake0",
 				  .number = 1,
-				  .layer = e->link == EVIL_OOB ? RCP_LAYER_INFINIBAND : RCP_LAYER_ETHERNET,
-				  .transport = e->link == EVIL_IWARP ? RCP_RDMA_IWARP : RCP_RDMA_IB,
+				  .layer = e->link & EVIL_ANY_OOB ? RCP_LAYER_INFINIBAND : RCP_LAYER_ETHERNET,
+				  .transport = e->link & EVIL_ANY_IWARP ? RCP_RDMA_IWARP : RCP_RDMA_IB,
 				  .mtu = 3,
 				  .rate_mbps = 100000,
-				  .lid = e->link == EVIL_OOB ? 0x107 : 0,
+				  .lid = e->link & EVIL_ANY_OOB ? 0x107 : 0,
 				  .max_msg_bytes = 1u << 31,
 				  .imm = true,
 				  .cm_port = 7471,
@@ -262,7 +262,7 @@ static void bad_port(struct evil *e)
 	while (evil_await(e, RCP_MSG_LINK_TRY)) {
 		uint16_t link = e->msg.link_try_.link;
 
-		if (e->link != EVIL_OOB)
+		if (!(e->link & EVIL_ANY_OOB))
 			evil_say(e, RCP_MSG_LINK_GO, &(struct rcp_msg_link_go){.link = link});
 	}
 	evil_drain(e);
@@ -284,7 +284,7 @@ static void bad_try(struct evil *e)
 		return;
 	evil_act(e);
 	evil_say(e, RCP_MSG_LINK_TRY, &m);
-	if (e->link == EVIL_OOB) {
+	if (e->link & EVIL_ANY_OOB) {
 		if (nic_numbers(e, &mine))
 			evil_say(e, RCP_MSG_LINK_OOB, &mine);
 		give_up(e);
@@ -301,7 +301,7 @@ static void many_tries(struct evil *e)
 	if (!evil_boot(e) || !evil_caps(e))
 		return;
 	evil_act(e);
-	if (e->link == EVIL_OOB && !nic_numbers(e, &mine))
+	if (e->link & EVIL_ANY_OOB && !nic_numbers(e, &mine))
 		return;
 	for (uint16_t i = 1; i < 2000 && !e->gone && !e->aborted; i++) {
 		evil_say(e, RCP_MSG_LINK_TRY, &(struct rcp_msg_link_try){.link = i,
@@ -310,7 +310,7 @@ static void many_tries(struct evil *e)
 									 .slots = EVIL_SLOTS,
 									 .chunk_bytes = EVIL_CHUNK});
 		mine.link = i;
-		if (e->link == EVIL_OOB)
+		if (e->link & EVIL_ANY_OOB)
 			evil_say(e, RCP_MSG_LINK_OOB, &mine);
 	}
 	evil_drain(e);
@@ -399,7 +399,7 @@ static void numbers_again(struct evil *e)
 }
 
 #define BROKE "broke the protocol"
-#define CM (EVIL_CM | EVIL_CM_SEALED | EVIL_IWARP)
+#define CM (EVIL_CM | EVIL_CM_SEALED | EVIL_IWARP | EVIL_IWARP_SEALED)
 
 const struct evil_case evil_nic_link_cases[] = {
 	{"honest", honest, 0, NULL, EVIL_RDMA, .made = "f"},

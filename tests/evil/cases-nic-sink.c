@@ -31,7 +31,7 @@ static void long_message(struct evil *e)
 
 	if (!evil_begin_sink(e))
 		return;
-	if (nic_send(e, much, e->c->arg == 0 ? 65 : sizeof(much)) && e->link != EVIL_IWARP) /* whose completions are TCP's */
+	if (nic_send(e, much, e->c->arg == 0 ? 65 : sizeof(much)) && !(e->link & EVIL_ANY_IWARP)) /* whose completions are TCP's */
 		evil_note(e, "broken", "it was taken");
 	nic_end(e);
 }
@@ -52,7 +52,7 @@ static void write_to_a_source(struct evil *e)
 
 	if (!evil_begin_sink(e))
 		return;
-	if (nic_write(e, e->ring.addr, e->ring.rkey ^ (e->c->arg ? 0x80000000u : 0u), junk, sizeof(junk)) && e->link != EVIL_IWARP)
+	if (nic_write(e, e->ring.addr, e->ring.rkey ^ (e->c->arg ? 0x80000000u : 0u), junk, sizeof(junk)) && !(e->link & EVIL_ANY_IWARP))
 		evil_note(e, "broken", "a write to the source was taken");
 	nic_end(e);
 }
@@ -223,7 +223,8 @@ static void claims(struct evil *e)
 #define BROKE "broke the protocol"
 #define PLAIN (EVIL_CM | EVIL_OOB | EVIL_IWARP)
 #define IMM (EVIL_CM | EVIL_OOB)
-#define SEAL EVIL_CM_SEALED
+#define SEAL EVIL_RDMA_SEALED
+#define SEAL_IMM (EVIL_CM_SEALED | EVIL_OOB_SEALED)
 #define LOST "lost or changed"
 
 const struct evil_case evil_nic_sink_cases[] = {

@@ -258,7 +258,7 @@ static void bad_write(struct evil *e)
 		rkey += 0x100;
 		break;
 	}
-	if (nic_write(e, at, rkey, wire, 64) && e->link != EVIL_IWARP) /* whose completions are TCP's */
+	if (nic_write(e, at, rkey, wire, 64) && !(e->link & EVIL_ANY_IWARP)) /* whose completions are TCP's */
 		evil_note(e, "broken", "a write beyond the ring was taken");
 	nic_end(e);
 }
@@ -270,7 +270,7 @@ static void long_message(struct evil *e)
 
 	if (!evil_begin(e, &id))
 		return;
-	if (nic_send(e, payload, e->c->arg == 0 ? 65 : 2 * EVIL_CHUNK) && e->link != EVIL_IWARP)
+	if (nic_send(e, payload, e->c->arg == 0 ? 65 : 2 * EVIL_CHUNK) && !(e->link & EVIL_ANY_IWARP))
 		evil_note(e, "broken", "it was taken");
 	nic_end(e);
 }
@@ -525,7 +525,8 @@ static void claims(struct evil *e)
 
 #define BROKE "broke the protocol"
 #define PLAIN (EVIL_CM | EVIL_OOB | EVIL_IWARP)
-#define SEAL EVIL_CM_SEALED
+#define SEAL EVIL_RDMA_SEALED
+#define SEAL_IMM (EVIL_CM_SEALED | EVIL_OOB_SEALED)
 #define LOST "lost or changed"
 #define HELD "RCP_TEST_HOLD_MS=2000"
 
@@ -539,14 +540,14 @@ const struct evil_case evil_nic_source_cases[] = {
 	{"odds: a message before its write", at_odds, 4, "never arrived whole", EVIL_RDMA, .arg = 6},
 
 	{"imm: without a write", bad_chunk, 3, BROKE, PLAIN, .arg = 0},
-	{"imm: without a write, sealed", bad_chunk, 4, LOST, SEAL, .arg = 0},
+	{"imm: without a write, sealed", bad_chunk, 4, LOST, SEAL_IMM, .arg = 0},
 	{"imm: one byte", bad_chunk, 3, BROKE, PLAIN, .arg = 1},
 	{"imm: less than a header", bad_chunk, 3, BROKE, PLAIN, .arg = 2},
 	{"imm: a byte into the next slot", bad_chunk, 3, BROKE, PLAIN, .arg = 3},
 	{"imm: three slots at once", bad_chunk, 3, BROKE, PLAIN, .arg = 4},
-	{"imm: three slots at once, sealed", bad_chunk, 4, LOST, SEAL, .arg = 4},
+	{"imm: three slots at once, sealed", bad_chunk, 4, LOST, SEAL_IMM, .arg = 4},
 	{"imm: more than there are credits", bad_chunk, 3, BROKE, PLAIN, .arg = 5},
-	{"imm: more than there are credits, sealed", bad_chunk, 4, NULL, SEAL, .arg = 5},
+	{"imm: more than there are credits, sealed", bad_chunk, 4, NULL, SEAL_IMM, .arg = 5},
 	{"imm: the slot behind the last", bad_chunk, 3, BROKE, PLAIN, .arg = 6},
 	{"imm: all ones", bad_chunk, 3, BROKE, PLAIN, .arg = 7},
 	{"imm: of the next generation", bad_chunk, 3, BROKE, PLAIN, .arg = 8},

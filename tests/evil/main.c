@@ -65,7 +65,8 @@ static const char *link_name(enum evil_as link)
 		enum evil_as link;
 		const char *name;
 	} names[] = {{EVIL_PIPE, "pipe"}, {EVIL_TCP, "tcp"}, {EVIL_SEALED, "sealed"}, {EVIL_CM, "roce"},
-		     {EVIL_CM_SEALED, "roce sealed"}, {EVIL_OOB, "ib"}, {EVIL_IWARP, "iwarp"}};
+		     {EVIL_CM_SEALED, "roce sealed"}, {EVIL_OOB, "ib"}, {EVIL_IWARP, "iwarp"},
+		     {EVIL_OOB_SEALED, "ib sealed"}, {EVIL_IWARP_SEALED, "iwarp sealed"}};
 	size_t i = 0;
 
 	while (names[i].link != link)
@@ -98,7 +99,7 @@ static void add_ways(struct job j)
 		on |= EVIL_PIPE;
 	/* What the sessions say to each other has the same meaning over RDMA. */
 	if (strchr("ck", j.list) && !(on & EVIL_NOT_RDMA))
-		on |= (on & EVIL_TCP ? EVIL_CM | EVIL_IWARP : 0u) | (on & EVIL_SEALED ? (unsigned)EVIL_CM_SEALED : 0u);
+		on |= (on & EVIL_TCP ? EVIL_CM | EVIL_IWARP : 0u) | (on & EVIL_SEALED ? EVIL_RDMA_SEALED : 0u);
 	on &= over_rdma ? ~(unsigned)(EVIL_PIPE | EVIL_TCP | EVIL_SEALED) : ~(unsigned)EVIL_RDMA;
 	for (unsigned link = EVIL_PIPE; link <= EVIL_LAST; link <<= 1) {
 		j.link = (enum evil_as)link;
@@ -377,10 +378,10 @@ static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
 		 : j->link == EVIL_PIPE		     ? "--transport=ssh"
 		 : j->link & EVIL_RDMA		     ? "--transport=rdma"
 						     : "--transport=tcp");
-	word(&w, j->link == EVIL_CM_SEALED			    ? "--encrypt=always"
+	word(&w, j->link & EVIL_RDMA_SEALED				    ? "--encrypt=always"
 		 : j->link == EVIL_PIPE || j->link == EVIL_SEALED ? "--encrypt=auto"
 								    : "--encrypt=never");
-	if (j->link == EVIL_OOB)
+	if (j->link & EVIL_ANY_OOB)
 		word(&w, "--connect=oob");
 	word(&w, "--chunk-size=64K");
 	word(&w, "--slots=4");
@@ -395,14 +396,15 @@ static int run_initiator(struct job *j, struct victim *v, unsigned seconds)
 	return victim_start(v) ? victim_wait(v, seconds) : 999;
 }
 
-/* Both ends' NICs, on a fabric of their own. */
+/* Both ends' NICs, on a fabric of their own: RoCE v2 and v1 by turns. */
 static void set_nics(const struct job *j)
 {
 	char fabric[40];
 
 	snprintf(fabric, sizeof(fabric), "evil-%d", (int)getpid());
 	setenv("RCP_FAKE", fabric, 1);
-	setenv("RCP_FAKE_NICS", j->link == EVIL_OOB ? "ib rto=3000" : j->link == EVIL_IWARP ? "iwarp" : "roce2 rto=3000", 1);
+	setenv("RCP_FAKE_NICS", j->link & EVIL_ANY_OOB ? "ib rto=3000" : j->link & EVIL_ANY_IWARP ? "iwarp"
+				: j->index % 2 ? "roce1 rto=3000" : "roce2 rto=3000", 1);
 }
 
 static int run_job(struct job *j)

@@ -168,9 +168,9 @@ void nic_end(struct evil *e)
 	struct evil_nic *n = e->nic;
 
 	/* Without rdma_cm nobody tells that the victim has gone: it answers no more. */
-	while (e->link == EVIL_OOB && nic_write(e, 0, 0, NULL, 0))
+	while (e->link & EVIL_ANY_OOB && nic_write(e, 0, 0, NULL, 0))
 		turn(e, 100, false);
-	while (!n->gone && turn(e, 100, e->link != EVIL_OOB)) {
+	while (!n->gone && turn(e, 100, !(e->link & EVIL_ANY_OOB))) {
 		n->kept_count = 0;
 		n->has_event = false;
 	}
@@ -236,7 +236,7 @@ static bool port_make(struct evil *e)
 	n->mine = rcp_rdma_ports(n->rdma, &count)[0];
 	if (n->mine.addr_count > 1)
 		n->mine.addr_count = 1; /* one way to try */
-	return e->initiator || e->link == EVIL_OOB || listen_at(n);
+	return e->initiator || e->link & EVIL_ANY_OOB || listen_at(n);
 }
 
 bool nic_caps(struct evil *e, struct rcp_msg_caps *m)
@@ -466,7 +466,7 @@ static bool connect_oob(struct evil *e)
 
 bool nic_connect(struct evil *e)
 {
-	return e->link == EVIL_OOB ? connect_oob(e) : connect_cm(e);
+	return e->link & EVIL_ANY_OOB ? connect_oob(e) : connect_cm(e);
 }
 
 /* ---- requests ---- */
@@ -506,7 +506,7 @@ bool nic_write_imm(struct evil *e, uint64_t addr, uint32_t rkey, const void *dat
 				 .imm_data = htonl(imm),
 				 .wr.rdma = {.remote_addr = addr, .rkey = rkey}};
 
-	if (e->link == EVIL_IWARP)
+	if (e->link & EVIL_ANY_IWARP)
 		return nic_write(e, addr, rkey, data, len) && nic_say_chunk(e, imm, (uint32_t)len);
 	return request(e, &wr, data, len);
 }
@@ -612,7 +612,7 @@ void nic_leave(struct evil *e)
 {
 	static const uint8_t bye[8] = {VERBS_BYE};
 
-	if (e->link == EVIL_OOB)
+	if (e->link & EVIL_ANY_OOB)
 		nic_send(e, bye, sizeof(bye));
 	else
 		rdma_disconnect(e->nic->id);

@@ -35,7 +35,7 @@ static uint64_t flags_of(const char *opts)
 uint8_t evil_kind(const struct evil *e)
 {
 	return e->link == EVIL_PIPE    ? RCP_LINK_PIPE
-	       : e->link == EVIL_OOB   ? RCP_LINK_RDMA_OOB
+	       : e->link & EVIL_ANY_OOB ? RCP_LINK_RDMA_OOB
 	       : evil_is_rdma(e) ? RCP_LINK_RDMA_CM
 				       : RCP_LINK_TCP;
 }
@@ -47,7 +47,7 @@ bool evil_is_rdma(const struct evil *e)
 
 bool evil_is_sealed(const struct evil *e)
 {
-	return e->link == EVIL_SEALED || e->link == EVIL_CM_SEALED;
+	return e->link & EVIL_ANY_SEALED;
 }
 
 void evil_init(struct evil *e)
@@ -68,10 +68,10 @@ void evil_init(struct evil *e)
 					  .software = rcp_span_str("rcp evil")};
 	e->start = (struct rcp_msg_start){.role = e->source ? RCP_ROLE_SINK : RCP_ROLE_SOURCE,
 					  .transports = (uint8_t)(1u << evil_kind(e)),
-					  .encrypt = e->link == EVIL_CM_SEALED ? RCP_ENCRYPT_ALWAYS
+					  .encrypt = e->link & EVIL_RDMA_SEALED ? RCP_ENCRYPT_ALWAYS
 						     : evil_is_sealed(e) || e->link == EVIL_PIPE ? RCP_ENCRYPT_AUTO
 												 : RCP_ENCRYPT_NEVER,
-					  .connect = e->link == EVIL_OOB ? RCP_CONNECT_OOB : RCP_CONNECT_CM,
+					  .connect = e->link & EVIL_ANY_OOB ? RCP_CONNECT_OOB : RCP_CONNECT_CM,
 					  .family = 4,
 					  .tos = UINT16_MAX,
 					  .sl = UINT16_MAX,
@@ -288,12 +288,12 @@ bool evil_try(struct evil *e)
 
 	if (e->initiator) {
 		evil_say(e, RCP_MSG_LINK_TRY, &m);
-		return e->link == EVIL_OOB || evil_await(e, RCP_MSG_LINK_GO);
+		return e->link & EVIL_ANY_OOB || evil_await(e, RCP_MSG_LINK_GO);
 	}
 	if (!evil_await(e, RCP_MSG_LINK_TRY))
 		return false;
 	e->link_id = e->msg.link_try_.link;
-	if (e->link == EVIL_OOB)
+	if (e->link & EVIL_ANY_OOB)
 		return true;
 	evil_say(e, RCP_MSG_LINK_GO, &(struct rcp_msg_link_go){.link = e->link_id});
 	return true;
