@@ -133,6 +133,7 @@ struct walk_batch {
 	uint32_t count;
 	struct walk_fault faults[WALK_FAULTS];
 	unsigned fault_count;
+	struct rcp_err lost; /* the walk can't go on */
 	bool over, running;
 };
 

@@ -35,12 +35,13 @@ static void batch_fault(struct walk_batch *b, const struct rcp_err *err, enum rc
 	b->faults[b->fault_count++] = (struct walk_fault){.err = *err, .severity = severity};
 }
 
+/*
+ * No memory for an entry: the end of the run, not of this entry alone. What is below a directory that was not named has no
+ * place at the sink, nor has a hard link to such a file.
+ */
 static bool batch_lost(struct walk_batch *b, const struct rcp_walk_item *item)
 {
-	struct rcp_err err = {0};
-
-	rcp_err_set(&err, RCP_E_IO, ENOMEM, "malloc", item->open_path, NULL);
-	batch_fault(b, &err, RCP_SEVERITY_ERROR);
+	rcp_err_set(&b->lost, RCP_E_IO, ENOMEM, "malloc", item->open_path, NULL);
 	return false;
 }
 
@@ -146,6 +147,8 @@ static void walk_done(struct rcp_job *job)
 	s->jobs--;
 	b->running = false;
 	batch_send(s, b);
+	if (rcp_err_is(&b->lost))
+		rcp_sender_stop(s, &b->lost);
 	for (unsigned i = 0; i < b->fault_count; i++) {
 		bool warning = b->faults[i].severity == RCP_SEVERITY_WARNING;
 
