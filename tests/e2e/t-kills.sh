@@ -224,10 +224,12 @@ t 'SIGINT down, ssh' signalled INT 130 interrupted down --transport=ssh
 signalled_here() {
 	local delay
 
+	going() { [ -n "$(event transport .transport)" ]; }
 	head -c 300000000 /dev/zero >src/large
-	for delay in 0.02 0.05 0.1 0.15 0.2 0.25; do
+	for delay in 0 0.05 0.1 0.15 0.2 0.25; do
 		echo old >dst/large
 		rcp_start --json src/large dst/
+		await 10 going || fail 'it does not begin' # nobody hears a signal before
 		sleep "$delay" # wherever it is then
 		kill "-$1" "$copy"
 		reap 10 "$copy" || fail 'it does not end'

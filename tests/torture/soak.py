@@ -316,6 +316,10 @@ class Soak:
             self.first = now
         if not self.first:
             return []
+        end = time.monotonic() + 10 # until it has seen the end of the last child
+        while now[0] > self.first[0] and time.monotonic() < end:
+            time.sleep(0.05)
+            now = self.daemon.holds()
         grown = ['the daemon holds %d descriptors and %d KiB, %d and %d before' % (*now, *self.first)]
         return grown if now[0] > self.first[0] or now[1] > self.first[1] + 2048 else []
 
