@@ -312,6 +312,36 @@ static void too_many_xattrs(void **state)
 	close(fd);
 }
 
+/* Of a name in a directory, which most often has none, and which is not followed. */
+static void xattrs_by_name(void **state)
+{
+	struct rcp_err err = {0};
+	uint8_t *records;
+	uint32_t len;
+	bool truncated;
+	int dir;
+
+	(void)state;
+	assert_int_equal(mkdir("d", 0755), 0);
+	tmp_text("d/f", "x");
+	assert_int_equal(symlink("f", "d/link"), 0);
+	dir = open("d", O_PATH | O_DIRECTORY);
+	assert_true(dir >= 0);
+	assert_int_equal(rcp_meta_read_xattrs_at(dir, "f", &err, &records, &len, &truncated), 0);
+	assert_null(records);
+	if (setxattr("d/f", "user.a", "1", 1, 0) < 0)
+		TMP_SKIP("no extended attributes here");
+	assert_int_equal(rcp_meta_read_xattrs_at(dir, "f", &err, &records, &len, &truncated), 0);
+	assert_int_not_equal(len, 0);
+	assert_true(rcp_xattrs_valid(records, len));
+	free(records);
+	assert_int_equal(rcp_meta_read_xattrs_at(dir, "link", &err, &records, &len, &truncated), 0);
+	assert_null(records);
+	assert_int_not_equal(rcp_meta_read_xattrs_at(dir, "none", &err, &records, &len, &truncated), 0);
+	assert_int_equal(err.sys_errno, ENOENT);
+	close(dir);
+}
+
 static void directories(void **state)
 {
 	struct rcp_rec_entry e = entry_of(RCP_ENTRY_DIR_END, 0555);
@@ -600,6 +630,7 @@ int main(void)
 		TMP_TEST(owner_of_a_file),
 		TMP_TEST(xattrs_and_acls),
 		TMP_TEST(too_many_xattrs),
+		TMP_TEST(xattrs_by_name),
 		TMP_TEST(directories),
 		TMP_TEST(directories_that_can_not_be),
 		TMP_TEST(a_directory_instead_of_a_symlink),
