@@ -2,6 +2,7 @@
 #include "file/sink.h"
 
 #include "base/crc.h"
+#include "base/sanitized.h"
 #include "file/part.h"
 
 #include <errno.h>
@@ -606,15 +607,6 @@ static void sizes_no_file_can_have(void **state)
 	assert_int_equal(tmp_count("."), 0);
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREAD_SANITIZER 1
-#endif
-#endif
-#ifndef THREAD_SANITIZER
-#define THREAD_SANITIZER 0
-#endif
-
 static long resident_pages(void)
 {
 	long pages = 0;
@@ -634,7 +626,7 @@ static void a_size_alone_takes_no_memory(void **state)
 
 	(void)state;
 	tmp_not_under_valgrind("its own memory would be counted");
-	if (THREAD_SANITIZER)
+	if (RCP_SANITIZED_THREAD)
 		skip(); /* for the same reason */
 	p.sparse = true;
 	p.chunk_bytes = 4096;
