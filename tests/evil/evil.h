@@ -92,6 +92,7 @@ struct evil {
 	bool gone;			  /* it can't be written to any more */
 	bool mute;			  /* no PING by itself */
 	bool aborted, acted;
+	const char *step; /* the honest one it is at, for the report */
 	uint64_t busy;	 /* PING's token */
 	uint64_t until_ns, last_out_ns;
 	FILE *report;
@@ -136,6 +137,7 @@ uint64_t evil_now(void);
 void evil_note(struct evil *e, const char *what, const char *text);
 /* From here on the case is what it says to be; without it the case fails as vacuous. */
 void evil_act(struct evil *e);
+bool evil_step(struct evil *e, const char *what); /* true; what is done next, as long as it is honest */
 void evil_raw(struct evil *e, const void *data, size_t len);
 void evil_data(struct evil *e, const void *data, size_t len); /* on the TCP link */
 void evil_say(struct evil *e, enum rcp_msg_type type, const void *msg);

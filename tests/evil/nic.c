@@ -159,6 +159,9 @@ static bool event_wait(struct evil *e, enum rdma_cm_event_type want)
 		;
 	bool right = n->has_event && n->event == want;
 
+	if (!right)
+		evil_note(e, "rdma_cm", n->has_event ? rdma_event_str(n->event) : "no event");
+
 	n->has_event = false;
 	return right;
 }
@@ -331,6 +334,7 @@ bool nic_call(struct evil *e, const void *data, size_t len)
 	struct sockaddr_storage from = n->mine.addrs[0], to = n->theirs.addrs[0];
 	struct rdma_conn_param param = param_of(data, len);
 
+	evil_step(e, "calling by rdma_cm");
 	((struct sockaddr_in *)(void *)&to)->sin_port = htons(n->theirs.cm_port);
 	if (to.ss_family != AF_INET || (!n->channel && !channel_make(n)) ||
 	    rdma_create_id(n->channel, &n->id, NULL, RDMA_PS_TCP) != 0 ||

@@ -40,6 +40,12 @@ void evil_act(struct evil *e)
 	e->acted = true;
 }
 
+bool evil_step(struct evil *e, const char *what)
+{
+	e->step = what;
+	return true;
+}
+
 static int left_ms(const struct evil *e, unsigned most)
 {
 	uint64_t now = evil_now();

@@ -258,7 +258,8 @@ bool evil_control(struct evil *e)
 
 bool evil_boot(struct evil *e)
 {
-	return evil_greet(e) && evil_request(e) && evil_control(e);
+	return evil_step(e, "greeting") && evil_greet(e) && evil_step(e, "START to READY") && evil_request(e) &&
+	       evil_step(e, "the control connection") && evil_control(e);
 }
 
 /* ---- links ---- */
@@ -272,6 +273,7 @@ bool evil_caps(struct evil *e)
 				 .streams = 1,
 				 .no_rdma = rcp_span_str("none here")};
 
+	evil_step(e, "CAPS");
 	if (evil_is_rdma(e))
 		return nic_caps(e, &m);
 	evil_say(e, RCP_MSG_CAPS, &m);
@@ -286,6 +288,7 @@ bool evil_try(struct evil *e)
 				     .slots = EVIL_SLOTS,
 				     .chunk_bytes = EVIL_CHUNK};
 
+	evil_step(e, "LINK_TRY");
 	if (e->initiator) {
 		evil_say(e, RCP_MSG_LINK_TRY, &m);
 		return e->link & EVIL_ANY_OOB || evil_await(e, RCP_MSG_LINK_GO);
@@ -316,6 +319,7 @@ bool evil_connect(struct evil *e)
 	uint8_t said[RCP_PREAMBLE], answer[RCP_PREAMBLE_ANSWER];
 	struct rcp_preamble p;
 
+	evil_step(e, "the link's connection");
 	if (evil_is_rdma(e))
 		return nic_connect(e);
 	if (e->link == EVIL_PIPE)
