@@ -301,8 +301,7 @@ int rcp_copy_run(struct rcp_copy *copy)
 
 void rcp_copy_cancel(struct rcp_copy *copy, int exit_code)
 {
-	copy->run.cancel_code = exit_code;
-	uv_async_send(&copy->run.cancel);
+	run_cancel(&copy->run, exit_code);
 }
 
 void rcp_copy_free(struct rcp_copy **copyp)

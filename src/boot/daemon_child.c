@@ -322,15 +322,6 @@ void served_over(struct rcp_run *run)
 	     partly || failed ? text : "");
 }
 
-static struct rcp_run *serving;
-
-static void on_term(int number)
-{
-	(void)number;
-	serving->cancel_code = RCP_E_TERMINATED;
-	uv_async_send(&serving->cancel);
-}
-
 /* The client's and this end's address, in the words of SSH_CONNECTION. */
 static void name_ends(struct rcp_served *s, int fd)
 {
@@ -358,7 +349,6 @@ int daemon_child_run(const struct daemon_child_params *params)
 {
 	struct rcp_run *run = calloc(1, sizeof(*run));
 	struct rcp_served served = {.params = params};
-	const struct sigaction term = {.sa_handler = on_term, .sa_flags = SA_RESTART};
 	struct rcp_tls_params tls = {.server = true, .lookup = find_key, .lookup_arg = params->config};
 	struct rcp_err err = {0};
 	int code;
@@ -373,11 +363,9 @@ int daemon_child_run(const struct daemon_child_params *params)
 			    &server_pipe_ops, run, &err, &run->pipe)) {
 		run_end(run, &err);
 	} else {
-		serving = run;
-		sigaction(SIGTERM, &term, NULL);
 		server_greet(run);
 	}
-	code = run_loop(run);
+	code = server_loop(run);
 	signal(SIGTERM, SIG_IGN);
 	free(run);
 	return code;

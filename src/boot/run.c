@@ -5,6 +5,7 @@
 #include "session/wanted.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -78,8 +79,9 @@ int run_no_memory(const struct rcp_watch *watch)
 
 static void interruption(const struct rcp_run *run, struct rcp_err *err)
 {
-	if (run->served) /* the initiator may come again, and then go on */
-		rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "%s", served_interruption(run));
+	if (!run->initiator) /* who is may come again, and then go on */
+		rcp_err_set(err, RCP_E_LINK, 0, "", NULL, "%s",
+			    run->served ? served_interruption(run) : "rcp was ended there by a signal");
 	else
 		rcp_err_set(err, run->cancel_code == RCP_E_TERMINATED ? RCP_E_TERMINATED : RCP_E_INTERRUPTED,
 			    0, "", NULL, "interrupted");
@@ -372,6 +374,10 @@ static void close_handles(struct rcp_run *run)
 		handle_close((uv_handle_t *)&run->pool_poll);
 	handle_close((uv_handle_t *)&run->prepare);
 	handle_close((uv_handle_t *)&run->tick);
+	/* uv_async_send to a handle of a closed loop is an abort(). */
+	run->cancel_up = false;
+	while (run->cancelling)
+		sched_yield();
 	handle_close((uv_handle_t *)&run->cancel);
 	handle_close((uv_handle_t *)&run->busy);
 }
@@ -464,6 +470,16 @@ static void on_pool(uv_poll_t *h, int status, int events)
 	rcp_pool_reap(run->pool);
 }
 
+void run_cancel(struct rcp_run *run, int code)
+{
+	run->cancelling++;
+	if (run->cancel_up) {
+		run->cancel_code = code;
+		uv_async_send(&run->cancel);
+	}
+	run->cancelling--;
+}
+
 static void on_cancel(uv_async_t *h)
 {
 	struct rcp_run *run = h->data;
@@ -520,7 +536,7 @@ static int init_handles(struct rcp_run *run, struct rcp_err *err)
 	run->prepare.data = run->tick.data = run->cancel.data = run->pool_poll.data = run;
 	uv_prepare_start(&run->prepare, on_prepare);
 	uv_timer_start(&run->tick, on_tick, TICK_MS, TICK_MS);
-	run->handles_up = true;
+	run->cancel_up = true;
 	return 0;
 }
 

@@ -94,8 +94,10 @@ struct rcp_run {
 	uv_timer_t tick;
 	uv_async_t cancel;
 	uv_idle_t busy; /* keeps the loop from sleeping while a local link has more to deliver */
-	bool handles_up, handles_closing, loop_up, pool_polled;
+	bool handles_closing, loop_up, pool_polled;
 	_Atomic int cancel_code;
+	_Atomic bool cancel_up;	  /* the handle may be sent to */
+	_Atomic unsigned cancelling; /* those who do so at this moment */
 
 	struct rcp_pool *pool;
 	struct rcp_log log;
@@ -229,6 +231,8 @@ int run_init_loop(struct rcp_run *run, const struct rcp_watch *watch, int verbos
 int run_init_pool(struct rcp_run *run, unsigned threads, struct rcp_err *err);
 /* Runs the loop until all is closed, frees all; returns the exit code. */
 int run_loop(struct rcp_run *run);
+/* From any thread or signal handler, as long as the run is there; nothing where it is over. */
+void run_cancel(struct rcp_run *run, int code);
 /* Begin the end; the first cause counts (RCP_OK: all went well). */
 void run_end(struct rcp_run *run, const struct rcp_err *cause);
 /* The peer is gone. Ends the run, once ssh (if there is one) had a moment to say why. */
@@ -339,6 +343,8 @@ void restrict_sink(struct rcp_run *run);
 int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);
 /* The responder's first words on run->pipe, which has these callbacks; what comes then has its deadlines. */
 void server_greet(struct rcp_run *run);
+/* run_loop, which SIGTERM and SIGHUP end in good order. */
+int server_loop(struct rcp_run *run);
 extern const struct rcp_ctl_ops server_pipe_ops;
 
 /* stall.c: ends a copy that stands still though both ends live. */

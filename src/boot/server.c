@@ -346,6 +346,41 @@ void server_greet(struct rcp_run *run)
 	rcp_ctl_send(run->pipe, RCP_MSG_HELLO, &m);
 }
 
+/* ---- signals ---- */
+
+static struct rcp_run *serving;
+
+static void on_signal(int number)
+{
+	(void)number;
+	run_cancel(serving, RCP_E_TERMINATED);
+}
+
+/* What is ignored stays so. A second one ends the process at once. */
+static void catch(int number, struct sigaction *before)
+{
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(number, NULL, before);
+	if (before->sa_handler != SIG_IGN)
+		sigaction(number, &action, NULL);
+}
+
+int server_loop(struct rcp_run *run)
+{
+	struct sigaction term, hup;
+
+	serving = run;
+	catch(SIGTERM, &term);
+	catch(SIGHUP, &hup);
+	int code = run_loop(run);
+
+	sigaction(SIGTERM, &term, NULL);
+	sigaction(SIGHUP, &hup, NULL);
+	return code;
+}
+
 int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *watch)
 {
 	struct rcp_run *run = calloc(1, sizeof(*run));
@@ -367,7 +402,7 @@ int rcp_server_run(const struct rcp_server_options *o, const struct rcp_watch *w
 		run_fault(run, &err, false);
 		run_end(run, &err);
 	}
-	code = run_loop(run);
+	code = server_loop(run);
 	free(run);
 	return code;
 }

@@ -297,7 +297,7 @@ void cli_report_resume(struct cli_report *report, const struct rcp_summary *s)
 	bool stopped = s->exit_code == RCP_EXIT_INTERRUPTED || s->exit_code == RCP_EXIT_TERMINATED;
 
 	if (s->resumable && s->exit_code != RCP_EXIT_OK)
-		cli_report_line(report, "%srun the same command again to go on from here",
+		cli_report_line(report, "%srun the same command again to go on with what was kept",
 				stopped ? "interrupted; " : "");
 	else if (stopped)
 		cli_report_line(report, "interrupted");

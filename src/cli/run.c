@@ -191,6 +191,7 @@ static void on_summary(void *arg, const struct rcp_summary *summary)
 	struct run *run = arg;
 
 	run->summary_seen = true;
+	cli_signals_disarm(); /* the copy is over: whoever reads none of this must not hold it up */
 	cli_report_end(run->report, summary, run->files_ended == 1 ? run->name : NULL);
 	if (run->args->stats)
 		cli_report_stats(run->report, summary, &run->faults);

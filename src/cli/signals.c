@@ -1,5 +1,7 @@
 #include "cli/signals.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -8,11 +10,12 @@
 #include <unistd.h>
 
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+#define AGAIN_NS RCP_SEC /* a session's end sends SIGHUP and SIGTERM, or one of them twice */
 enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
 
 static struct sigaction before[CAUGHT];
 static _Atomic(struct rcp_copy *) armed;
-static atomic_int interrupts;
+static atomic_ullong first_ns; /* of the signals since it was armed */
 static atomic_int running; /* handlers, in whichever thread the kernel chose */
 
 static void on_signal(int number)
@@ -20,8 +23,11 @@ static void on_signal(int number)
 	int saved = errno;
 
 	atomic_fetch_add(&running, 1);
-	if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0)
-		_exit(RCP_EXIT_INTERRUPTED);
+	unsigned long long now = rcp_now_ns(), first = 0;
+
+	if (!atomic_compare_exchange_strong(&first_ns, &first, now) &&
+	    (number == SIGINT || now - first > AGAIN_NS))
+		_exit(number == SIGINT ? RCP_EXIT_INTERRUPTED : RCP_EXIT_TERMINATED);
 	struct rcp_copy *copy = atomic_load(&armed);
 
 	if (copy)
@@ -41,7 +47,7 @@ void cli_signals_arm(struct rcp_copy *copy)
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
 	sigemptyset(&action.sa_mask);
-	atomic_store(&interrupts, 0);
+	atomic_store(&first_ns, 0);
 	atomic_store(&armed, copy);
 	for (size_t i = 0; i < CAUGHT; i++) {
 		sigaction(caught[i], NULL, &before[i]);

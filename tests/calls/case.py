@@ -7,7 +7,7 @@ from world import look
 
 STATUSES = (0, 1, 3, 4, 5, 6)
 NOT_SAID = re.compile(r'Success|Error 0|unknown reason|\(null\)|: $|^rcp: *$')
-RESUME = 'run the same command again to go on from here'
+RESUME = 'run the same command again to go on with what was kept'
 DROPPED = r'closed the connection|refused by the other side|the other end is busy|Connection reset by peer|the remote command ended (?:early|with status)'
 PARTIAL = re.compile(r'^\..*\.rcp-(part|journal|make)$|^\.[0-9a-f]{8}\.rcp-done$|^\..*\.rcp-new$')
 

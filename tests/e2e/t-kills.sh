@@ -73,7 +73,7 @@ signalled() {
 	sum_is .exit_code "$status"
 	sum_is .resumable true
 	own_lines 1
-	err_has 'interrupted; run the same command again to go on from here'
+	err_has 'interrupted; run the same command again to go on with what was kept'
 	await 15 server_ended || fail 'the server did not end within 15 s'
 	await 5 is_gone "$ssh" || fail 'ssh stays'
 	untouched
@@ -127,6 +127,55 @@ impatient() {
 	kill -CONT "$server"
 	await 15 server_ended || fail 'the server did not end within 15 s'
 	untouched
+}
+
+# server_signalled SIGNAL DIRECTION: to the server alone. One that receives notes what it has, which a kill -9 at this moment would cost.
+server_signalled() {
+	begin_copy "$2" || return
+	kill "-$1" "$server"
+	reap 15 "$copy" || fail 'the initiator did not end within 15 s'
+	rc_is 6
+	own_lines 2
+	err_has 'ended there by a signal' 'run the same command again'
+	sum_is .resumable true
+	await 15 server_ended || fail 'the server did not end within 15 s'
+	server_rc_is 6
+	untouched
+	again
+	is 'bytes resumed' "$(summary '.resumed_bytes > 0')" true
+}
+
+# And within the run it goes on by itself.
+server_signalled_retry() {
+	over_old up --retries=2 || return
+	await 20 arrived || fail 'nothing arrives'
+	kill -TERM "$server"
+	reap 60 "$copy" || fail 'no end within 60 s'
+	rc_is 0
+	sum_is .retries 1
+	is 'bytes resumed' "$(summary '.resumed_bytes > 0')" true
+	same src/f dst/f
+	clean dst
+}
+
+# Nobody reads what it has to say: that holds no signal up, and the last words of a copy that is over are no place to abort at.
+unread() {
+	mkfifo full
+	exec 9<>full
+	head -c 65536 /dev/zero >&9
+	echo old >dst/f
+	set -m
+	"$RCP" "${@:3}" src/f dst/ </dev/null >&9 2>&9 &
+	copy=$!
+	set +m
+	pids+=("$copy")
+	[ "$3" != --stats ] || await 20 cmp -s src/f dst/f || fail 'it does not copy'
+	stopped() { ! kill "-$1" "$copy" 2>/dev/null || is_gone "$copy"; }
+	await 10 stopped "$1" || fail 'it does not end'
+	reap 1 "$copy"
+	rc_is "$2"
+	exec 9>&-
+	rm full
 }
 
 # A server that hangs is as good as dead.
@@ -253,6 +302,13 @@ t 'the source changed in between, its mtime put back' changed_between up mtime-k
 t 'a rerun with --no-resume' start_over
 t 'SIGINT with --no-resume' keep_nothing
 t 'SIGINT twice' impatient
+t 'SIGTERM to the server, up' server_signalled TERM up
+t 'SIGHUP to the server, down' server_signalled HUP down
+t 'SIGTERM to the server, with a retry' server_signalled_retry
+for how in --stats --json -v; do
+	t "SIGTERM, and $how that nobody reads" unread TERM 143 $how
+	t "SIGINT, and $how that nobody reads" unread INT 130 $how
+done
 t 'a server that hangs, up' hanging up
 t 'a server that hangs, down' hanging down
 t 'kill -9 after more than 256 MiB' far_on

@@ -216,7 +216,7 @@ static char *file_text(const char *top, const char *name)
 /* Lines of errors; what only says how to go on is none. With `tag` the lines that begin so. */
 static int count_words(const char *text, const char *tag)
 {
-	static const char go_on[] = "rcp: run the same command again to go on from here\n";
+	static const char go_on[] = "rcp: run the same command again to go on with what was kept\n";
 	int n = 0;
 
 	for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {

@@ -385,7 +385,7 @@ static void signals_cancel(void **state)
 		assert_int_equal(ran.status, numbers[i][1]);
 		assert_string_equal(
 			ran.err,
-			"rcp: interrupted; run the same command again to go on from here\n");
+			"rcp: interrupted; run the same command again to go on with what was kept\n");
 	}
 }
 
