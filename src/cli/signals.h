@@ -1,7 +1,7 @@
 /*
- * SIGINT, SIGTERM and SIGHUP end the copy in an orderly way while one is armed; after it a SIGINT, or a
- * second later any of them, ends the process at once. A signal that was ignored at start (nohup, a script's background job)
- * stays so.
+ * SIGINT, SIGTERM and SIGHUP end the copy in an orderly way while one is armed; after it a SIGINT,
+ * or a second later any of them, ends the process at once. A signal that was ignored at start
+ * (nohup, a script's background job) stays so.
  */
 #ifndef RCP_CLI_SIGNALS_H
 #define RCP_CLI_SIGNALS_H
