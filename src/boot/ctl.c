@@ -83,6 +83,11 @@ void ctl_die(struct rcp_ctl *ctl)
 	close_handle(ctl, &ctl->timer);
 }
 
+const struct rcp_err *rcp_ctl_untold(const struct rcp_ctl *ctl)
+{
+	return ctl && ctl->state == CTL_DEAD && rcp_err_is(&ctl->cause) ? &ctl->cause : NULL;
+}
+
 static void poll_for(struct ctl_fd *f, int events, uv_poll_cb cb)
 {
 	if (!f->polls || events == f->events)

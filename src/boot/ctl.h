@@ -123,6 +123,9 @@ void rcp_ctl_pause(struct rcp_ctl *ctl, bool pause);
  * timeout. */
 void rcp_ctl_keepalive(struct rcp_ctl *ctl, unsigned interval_ms, unsigned dead_ms);
 
+/* What it has died of, where `down` is still to say so; else NULL. */
+const struct rcp_err *rcp_ctl_untold(const struct rcp_ctl *ctl);
+
 /* The next message (PINGs don't count) must come within ms, or down with RCP_E_CONNECT: "no `what`
  * from the peer within N s". 0: no longer. */
 void rcp_ctl_expect(struct rcp_ctl *ctl, unsigned ms, const char *what);

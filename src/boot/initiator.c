@@ -63,7 +63,10 @@ static void tls_down(void *arg, const struct rcp_err *cause)
 		return;
 	if (!rcp_err_is(&err))
 		rcp_err_set(&err, RCP_E_CONNECT, 0, "", run->host, "the TCP port closed the connection");
-	stay_on_pipe(run, &err);
+	if (err.sys_errno == ENOMEM) /* the peer may have taken this connection for the one: no other way is left */
+		run_fail(run, &err);
+	else
+		stay_on_pipe(run, &err);
 }
 
 static const struct rcp_ctl_ops tls_ops = {.ready = tls_ready, .down = tls_down};

@@ -165,8 +165,13 @@ static void on_abort(struct rcp_run *run, const struct rcp_msg_abort *m)
 {
 	struct rcp_err err = {0};
 
+	/* That this end's one connection is gone comes by the other, maybe before this end has told why. */
+	const struct rcp_err *own = rcp_ctl_untold(run->tls) ? rcp_ctl_untold(run->tls) : rcp_ctl_untold(run->pipe);
+
 	RCP_ERR_FROM_WIRE(m, m->code, &err);
 	run->aborted = true; /* no answer to an ABORT */
+	if (own && run->initiator)
+		err = *own;
 	if (!run->initiator) {
 		run_end(run, &err);
 	} else if (err.code == RCP_E_LINK) {
