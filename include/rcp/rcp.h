@@ -160,8 +160,8 @@ RCP_API void rcp_copy_free(struct rcp_copy **copy);
 
 /*
  * The responder, for `rcp --server`: serves one copy on the given descriptors (standard input and
- * output under ssh), until its end, or SIGTERM or SIGHUP, which are its own meanwhile: what is there is
- * kept for a rerun then, and the peer told. Returns an enum rcp_exit. Faults before the peer can be told
+ * output under ssh), until its end, or SIGTERM, SIGHUP or SIGINT, which are its own meanwhile: what is
+ * there is kept for a rerun then, and the peer told. Returns an enum rcp_exit. Faults before the peer can be told
  * go to watch.
  */
 enum rcp_access { RCP_ACCESS_BOTH = 0, RCP_ACCESS_READ, RCP_ACCESS_WRITE };

@@ -343,7 +343,7 @@ void restrict_sink(struct rcp_run *run);
 int initiator_start(struct rcp_run *run, const struct rcp_options *o, struct rcp_err *err);
 /* The responder's first words on run->pipe, which has these callbacks; what comes then has its deadlines. */
 void server_greet(struct rcp_run *run);
-/* run_loop, which SIGTERM and SIGHUP end in good order. */
+/* run_loop, which SIGTERM, SIGHUP and SIGINT end in good order. */
 int server_loop(struct rcp_run *run);
 extern const struct rcp_ctl_ops server_pipe_ops;
 

@@ -369,15 +369,16 @@ static void catch(int number, struct sigaction *before)
 
 int server_loop(struct rcp_run *run)
 {
-	struct sigaction term, hup;
+	static const int numbers[] = {SIGTERM, SIGHUP, SIGINT};
+	struct sigaction before[3];
 
 	serving = run;
-	catch(SIGTERM, &term);
-	catch(SIGHUP, &hup);
+	for (size_t i = 0; i < 3; i++)
+		catch(numbers[i], &before[i]);
 	int code = run_loop(run);
 
-	sigaction(SIGTERM, &term, NULL);
-	sigaction(SIGHUP, &hup, NULL);
+	for (size_t i = 0; i < 3; i++)
+		sigaction(numbers[i], &before[i], NULL);
 	return code;
 }
 

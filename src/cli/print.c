@@ -1,13 +1,17 @@
 #include "cli/print.h"
 
 #include "base/text.h"
+#include "cli/signals.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define WAIT_MS 200 /* for a reader, once a signal has come */
 
 void cli_print(struct rcp_wr *w, const char *fmt, ...)
 {
@@ -52,21 +56,42 @@ void cli_print_tame(struct rcp_wr *w, const char *bytes, size_t len)
 	}
 }
 
+/* Who was told to stop does not wait for a reader: 0, or what is wrong. */
+static int wait_writable(int fd)
+{
+	static bool unread[3];
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	bool *given_up = fd >= 0 && fd < 3 ? &unread[fd] : NULL;
+
+	for (;;) {
+		int n = poll(&p, 1, given_up && *given_up ? 0 : WAIT_MS);
+
+		if (n > 0 || (n < 0 && errno != EINTR))
+			return 0; /* what is wrong is write's to say */
+		if (cli_signals_asked())
+			break;
+	}
+	if (given_up)
+		*given_up = true;
+	return ETIMEDOUT;
+}
+
+/* A piece for which a pipe has room when it says that it has any. */
 int cli_write_all(int fd, const void *data, size_t len)
 {
 	const char *at = data;
 
 	while (len) {
-		ssize_t n = write(fd, at, len);
+		int e = wait_writable(fd);
+
+		if (e)
+			return e;
+		ssize_t n = write(fd, at, len < PIPE_BUF ? len : PIPE_BUF);
 
 		if (n >= 0) {
 			at += n;
 			len -= (size_t)n;
-		} else if (errno == EAGAIN) {
-			struct pollfd p = {.fd = fd, .events = POLLOUT};
-
-			poll(&p, 1, -1);
-		} else if (errno != EINTR) {
+		} else if (errno != EAGAIN && errno != EINTR) {
 			return errno;
 		}
 	}

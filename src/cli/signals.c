@@ -16,6 +16,7 @@ enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
 static struct sigaction before[CAUGHT];
 static _Atomic(struct rcp_copy *) armed;
 static atomic_ullong first_ns; /* of the signals since it was armed */
+static atomic_int interrupts;
 static atomic_int running; /* handlers, in whichever thread the kernel chose */
 
 static void on_signal(int number)
@@ -25,8 +26,9 @@ static void on_signal(int number)
 	atomic_fetch_add(&running, 1);
 	unsigned long long now = rcp_now_ns(), first = 0;
 
-	if (!atomic_compare_exchange_strong(&first_ns, &first, now) &&
-	    (number == SIGINT || now - first > AGAIN_NS))
+	bool again = number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0;
+
+	if (again || (!atomic_compare_exchange_strong(&first_ns, &first, now) && now > first + AGAIN_NS))
 		_exit(number == SIGINT ? RCP_EXIT_INTERRUPTED : RCP_EXIT_TERMINATED);
 	struct rcp_copy *copy = atomic_load(&armed);
 
@@ -42,12 +44,18 @@ void cli_signals_ignore_pipe(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+bool cli_signals_asked(void)
+{
+	return atomic_load(&first_ns) != 0;
+}
+
 void cli_signals_arm(struct rcp_copy *copy)
 {
 	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
 	sigemptyset(&action.sa_mask);
 	atomic_store(&first_ns, 0);
+	atomic_store(&interrupts, 0);
 	atomic_store(&armed, copy);
 	for (size_t i = 0; i < CAUGHT; i++) {
 		sigaction(caught[i], NULL, &before[i]);
