@@ -190,7 +190,8 @@ static int resolve(char *path, bool had_slash, bool must_be_dir, bool source_is_
 
 		return begun ? under_new_name(path, err, out) : into_directory(path, err, out);
 	}
-	if (there && (must_be_dir || source_is_dir || had_slash))
+	/* With -r the one source may be a file all the same: a directory says so when it is to be made. */
+	if (there && (must_be_dir || had_slash))
 		return not_directory(path, "the target must be a directory, and is none",
 				     "name a directory", ENOTDIR, err);
 	if (!there && must_be_dir && source_is_dir)

@@ -78,7 +78,7 @@ static void directories_and_several(void **state)
 	expect("new", false, true, ".", "new", "");
 	expect("new/", false, true, ".", "new", "");
 	expect_error("file", true, false, "must be a directory, and is none");
-	expect_error("file", false, true, "must be a directory, and is none");
+	expect("file", false, true, ".", "file", ""); /* -r of a file; a directory is told so when it is made */
 	expect_error("new", true, false, "must be a directory, and does not exist");
 	assert_false(tmp_exists("new"));
 	/* Several, recursive: made, one level. */
