@@ -5,6 +5,7 @@
 #include "session/wanted.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,14 +150,34 @@ static void result_plain(struct rcp_receiver *r, uint32_t id, enum rcp_status st
 }
 
 /* What the target could not hold, in words. */
+/* "owner, xattrs and mode" */
+static const char *lost_words(unsigned lost, char *buf, size_t size)
+{
+	static const struct {
+		unsigned bit;
+		const char *word;
+	} all[] = {{RCP_LOST_OWNER, "owner"}, {RCP_LOST_XATTR, "xattrs"}, {RCP_LOST_ACL, "ACL"},
+		   {RCP_LOST_TIMES, "times"}, {RCP_LOST_MODE, "mode"}};
+	size_t len = 0;
+
+	buf[0] = 0;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		bool last = lost == all[i].bit;
+
+		if (lost & all[i].bit)
+			len += (size_t)snprintf(buf + len, size - len, "%s%s", !len ? "" : last ? " and " : ", ", all[i].word);
+		lost &= ~all[i].bit;
+	}
+	return buf;
+}
+
 static void tell_lost(struct recv_entry *e)
 {
 	struct rcp_err err = {0};
+	char words[64];
 
-	rcp_err_set(&err, RCP_E_PARTIAL, 0, "", e->shown, "copied, but the target could not keep its%s%s%s%s%s",
-		    e->lost & RCP_LOST_OWNER ? " owner" : "", e->lost & RCP_LOST_XATTR ? " xattrs" : "",
-		    e->lost & RCP_LOST_ACL ? " ACL" : "", e->lost & RCP_LOST_TIMES ? " times" : "",
-		    e->lost & RCP_LOST_MODE ? " mode" : "");
+	rcp_err_set(&err, RCP_E_PARTIAL, 0, "", e->shown, "copied, but the target could not keep its %s",
+		    lost_words(e->lost, words, sizeof(words)));
 	recv_entry_err(e, &err);
 }
 
@@ -562,6 +583,7 @@ void rcp_receiver_free(struct rcp_receiver **rp)
 	rcp_wr_free(&r->answers);
 	rcp_wr_free(&r->results);
 	rcp_keys_free(&r->failed);
+	rcp_keys_free(&r->claimed);
 	recv_chunks_free(r);
 	free(r);
 }

@@ -131,6 +131,7 @@ struct rcp_receiver {
 	bool barrier_running;
 	struct rcp_keys *failed; /* inodes whose first name was not copied: -a only; NULL: none */
 	unsigned failed_count;
+	struct rcp_keys *claimed; /* the target's inodes with several names that a file is known to be: -a only; the batch job's */
 	unsigned open_files;
 	unsigned jobs;
 

@@ -35,6 +35,30 @@ static bool same_will_do(const struct rcp_receiver *r)
 	       !(r->opt.flags & (RCP_OPT_NO_RESUME | RCP_OPT_VERIFY));
 }
 
+/* What has no data is made anew by each run, but not over what is to be left alone. */
+static void look_first_other(struct recv_entry *e, struct rcp_kept_dir *kept)
+{
+	const struct rcp_receiver *r = e->r;
+	bool exists, same, dir = e->rec.type == RCP_ENTRY_DIR || e->rec.type == RCP_ENTRY_DIR_END;
+	struct stat st;
+
+	if (dir || !(r->opt.flags & RCP_OPT_SKIP_EXISTING) ||
+	    rcp_sink_lookup(r->target->root, e->path, kept, NULL, &exists, &same, &st))
+		return;
+	e->skip = e->left = exists;
+}
+
+/*
+ * Is this inode of the target, which has other names, the file of an entry before? The source has two files then, which
+ * would take each other's mode: this one gets an inode of its own. The batch job's.
+ */
+static bool is_anothers(struct rcp_receiver *r, const struct stat *st)
+{
+	if (!r->claimed)
+		r->claimed = rcp_keys_new(NULL);
+	return !r->claimed || rcp_keys_add(r->claimed, rcp_keys_key(r->claimed, NULL, 0, st->st_dev, st->st_ino)) <= 0;
+}
+
 static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct rcp_err *err)
 {
 	struct rcp_receiver *r = e->r;
@@ -44,8 +68,10 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 	e->done = was_done(e) && rcp_sink_is_there(r->target->root, e->path, &e->fid);
 	if (e->done)
 		return;
-	if (e->rec.type != RCP_ENTRY_FILE)
+	if (e->rec.type != RCP_ENTRY_FILE) {
+		look_first_other(e, kept);
 		return;
+	}
 	if (r->target->done && rcp_done_has(r->target->done, e->path, &e->fid, kept)) {
 		e->done = (r->opt.flags & RCP_OPT_RETRY) != 0; /* by this run, and its end was lost with the connection */
 		e->skip = !e->done;
@@ -55,6 +81,8 @@ static void look_first(struct recv_entry *e, struct rcp_kept_dir *kept, struct r
 		return;
 	if (rcp_sink_lookup(r->target->root, e->path, kept, &e->fid, &exists, &same, &st))
 		return; /* the open will say why */
+	if (same && st.st_nlink > 1 && (r->opt.flags & (RCP_OPT_ARCHIVE | RCP_OPT_SKIP_EXISTING)) == RCP_OPT_ARCHIVE)
+		same = !is_anothers(r, &st);
 	e->skip = (r->opt.flags & RCP_OPT_SKIP_EXISTING && exists) || (same && same_will_do(r));
 	e->left = e->skip && !same;
 	if (same && e->skip && keep && !(r->opt.flags & (RCP_OPT_SKIP_EXISTING | RCP_OPT_DRY_RUN)))

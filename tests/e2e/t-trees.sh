@@ -160,6 +160,60 @@ skipped_links() {
 	is 'no link to another content' "$(cat dst/l/hard 2>/dev/null)" ''
 }
 
+# Nothing that is there gives way, whatever kind it is of.
+skipped_all() {
+	echo mine | tee dst/file dst/hard dst/link >dst/fifo
+	rm -rf src/kinds
+	mkdir src/kinds
+	echo its >src/kinds/file
+	ln src/kinds/file src/kinds/hard
+	ln -s file src/kinds/link
+	mkfifo src/kinds/fifo
+	rcp --json -a --skip-existing "${1%l}kinds/." "$2"
+	rc_is 0
+	is 'skipped' "$(summary .skipped)" 4
+	is 'what was there' "$(cat dst/file dst/hard dst/link dst/fifo | sort | uniq -c | tr -s ' ')" ' 4 mine'
+	rm dst/hard dst/link dst/fifo
+	rcp --json -a --skip-existing "${1%l}kinds/." "$2"
+	[ -L dst/link ] || fail 'no link comes'
+	is_root && { [ -p dst/fifo ] || fail 'no FIFO comes'; }
+}
+
+# Two files of the source that were one at the target: each gets its own mode, and a rerun then has nothing to do.
+split_links() {
+	rm -rf src/kinds
+	mkdir src/kinds
+	echo secret >src/kinds/a
+	ln src/kinds/a src/kinds/b
+	rcp -a "${1%l}kinds/." "$2"
+	[ dst/a -ef dst/b ] || fail 'hard links are files of their own'
+	cp -p src/kinds/a src/kinds/c
+	mv -f src/kinds/c src/kinds/b
+	chmod 600 src/kinds/a
+	chmod 644 src/kinds/b
+	rcp -a "${1%l}kinds/." "$2"
+	rc_is 0
+	alike src/kinds dst %T@
+	[ ! dst/a -ef dst/b ] || fail 'they are one still'
+	rcp --json -a "${1%l}kinds/." "$2"
+	sum_is .skipped 2
+	sum_is .files 0
+}
+
+# -a and -r of one file, again and again.
+one_file_again() {
+	local opt
+	for opt in -a -r -a; do
+		rcp "$opt" "${1%l}t/zero" "${2}name"
+		rc_is 0
+		same src/t/zero dst/name
+	done
+	rcp -r "${1%l}t" "${2}name"
+	rc_is 1
+	err_has 'a file has this name'
+	same src/t/zero dst/name
+}
+
 # The mode of what is replaced stays without -p; --files-from makes its target.
 kept_mode() {
 	echo old >dst/zero
@@ -362,6 +416,9 @@ for side in up down local; do
 	t "$side: -a again" archive_again "${S}src/l" "${T}dst/"
 	t "$side: -a, a new name" renamed_links "${S}src/l" "${T}dst/"
 	t "$side: -a, links to what is left alone" skipped_links "${S}src/l" "${T}dst/"
+	t "$side: -a --skip-existing, every kind" skipped_all "${S}src/l" "${T}dst/"
+	t "$side: -a, links that are none any more" split_links "${S}src/l" "${T}dst/"
+	t "$side: -a and -r, one file again" one_file_again "${S}src/l" "${T}dst/"
 	t "$side: 2000 small files" many "${S}src/many" "${T}dst/"
 	t "$side: deep" deep "${S}src/deep" "${T}dst/"
 	t "$side: too deep" too_deep "${S}src/abyss" "${T}dst/"
