@@ -18,6 +18,8 @@
 
 enum {
 	PENDING = 2048,	       /* keys not yet written */
+	WORTH_FILES = 32,      /* either of these, or a second, is worth a list */
+	WORTH_BYTES = 16 << 20,
 	MOST = 4 << 20,	       /* keys taken from a list: 64 MiB; of a longer one the rest is copied again */
 	PATH_MOST = 4096,
 };
@@ -41,6 +43,7 @@ struct rcp_done {
 	size_t count;
 	uint64_t end; /* bytes of the file */
 	uint64_t begun_ns, first_ns; /* when the first came, and the first of pending */
+	uint64_t files, bytes;	     /* of this run */
 };
 
 struct rcp_done *rcp_done_new(int root, const char *source, const char *rename)
@@ -150,6 +153,13 @@ static void create(struct rcp_done *d)
 	d->end = sizeof(h);
 }
 
+/* Room for the next keys, while there is any: it is when the disk is full that they are needed. */
+static void reserve(const struct rcp_done *d)
+{
+	if (d->fd >= 0)
+		(void)!fallocate(d->fd, FALLOC_FL_KEEP_SIZE, (off_t)d->end, sizeof(d->pending));
+}
+
 static void flush(struct rcp_done *d)
 {
 	size_t len = d->count * sizeof(d->pending[0]);
@@ -164,6 +174,7 @@ static void flush(struct rcp_done *d)
 	}
 	d->end += len;
 	d->count = 0;
+	reserve(d);
 }
 
 /* ---- keys ---- */
@@ -229,11 +240,22 @@ void rcp_done_add(struct rcp_done *d, const char *path, const struct rcp_file_id
 			d->begun_ns = now;
 		if (!d->count)
 			d->first_ns = now;
+		d->files++;
+		d->bytes += id->size;
 		d->pending[d->count++] = key_of(d, path, id, &st);
+		if (d->files == WORTH_FILES && d->fd < 0) {
+			create(d);
+			reserve(d);
+		}
 		if (d->count == PENDING || now - d->first_ns >= RCP_SEC)
 			flush(d);
 	}
 	pthread_mutex_unlock(&d->lock);
+}
+
+static bool is_worth_it(const struct rcp_done *d)
+{
+	return d->fd >= 0 || d->files >= WORTH_FILES || d->bytes >= WORTH_BYTES || rcp_now_ns() - d->begun_ns >= RCP_SEC;
 }
 
 void rcp_done_free(struct rcp_done **done, bool complete)
@@ -247,7 +269,7 @@ void rcp_done_free(struct rcp_done **done, bool complete)
 		begin(d);
 	if (complete && is_named(d))
 		unlinkat(d->root, d->name, 0);
-	else if (!complete && (d->fd >= 0 || rcp_now_ns() - d->begun_ns >= RCP_SEC))
+	else if (!complete && is_worth_it(d))
 		flush(d);
 	rcp_io_close(&d->fd);
 	rcp_keys_free(&d->keys);

@@ -6,8 +6,9 @@
  * off, also at once.
  *
  * The file: 16 bytes "rcp-done 1\n" and zeros, 16 bytes of secret, then a key of 16 bytes a file (base/keys.h). There
- * is no checksum: what a power cut made of a key matches nothing. It is written each second or 2048 files; a copy of
- * a moment makes none, and costs a moment to do again. Where it can't be kept, files are sent again and that is all.
+ * is no checksum: what a power cut made of a key matches nothing. It is made with the 32nd file, with room for more, and
+ * written each second or 2048 files. A copy that ends within a second, with less than 32 files and 16 MiB, makes none, and costs a
+ * moment to do again. Where it can't be kept, files are sent again and that is all.
  *
  * Any thread; blocks.
  */

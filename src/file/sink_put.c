@@ -21,6 +21,7 @@
 struct put {
 	struct rcp_part part;
 	bool unnamed;
+	struct stat nameless; /* see rcp_done_look */
 	struct rcp_sink_params params;
 	const void *data;
 	size_t len;
@@ -99,10 +100,12 @@ static void finish_taken(struct put *put, struct rcp_err *err, unsigned *lost)
 	part->wait_ms = put->params.wait_ms;
 	if (rcp_part_open(part, err))
 		return;
-	if (write_named(put, err))
+	if (write_named(put, err)) {
 		rcp_part_remove(part);
-	else
-		finish_named(put, err, lost);
+		return;
+	}
+	rcp_done_look(put->params.done, part->fd, &put->nameless);
+	finish_named(put, err, lost);
 }
 
 static void finish_unnamed(struct put *put, struct rcp_err *err, unsigned *lost)
@@ -127,17 +130,15 @@ static void finish_first(struct rcp_sink_puts *puts)
 	struct rcp_err err = {0};
 	unsigned lost = 0;
 
-	struct stat nameless;
-
 	puts->first = (puts->first + 1) % RCP_SINK_PUTS;
 	puts->count--;
-	rcp_done_look(put->params.done, put->part.fd, &nameless);
+	rcp_done_look(put->params.done, put->part.fd, &put->nameless);
 	if (put->unnamed)
 		finish_unnamed(put, &err, &lost);
 	else
 		finish_named(put, &err, &lost);
 	if (!rcp_err_is(&err))
-		rcp_done_add(put->params.done, put->params.path, &put->params.id, put->part.fd, &nameless);
+		rcp_done_add(put->params.done, put->params.path, &put->params.id, put->part.fd, &put->nameless);
 	rcp_part_close(&put->part);
 	puts->done(put->arg, &err, lost);
 }

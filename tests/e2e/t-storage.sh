@@ -80,11 +80,14 @@ tree_fills() {
 	is 'reasons' "$(summary '[.errors[].reason | sub("no room for .*"; "No space left on device")] | unique | join(",")')" 'No space left on device'
 	(cd dst/small && md5sum -- *) | grep -v "^$(echo old | md5sum | cut -c 1-32)" | grep -vxFf small.sums >wrong
 	is 'neither old nor new' "$(cat wrong)" ''
-	clean dst
+	is 'nothing but the list is left' "$(leftovers dst | tr ' ' '\n' | grep -v 'rcp-done$')" ''
+	local files
+	files=$(summary .files)
 	[ "$1" != tmpfs ] || mount -o remount,size=64m dst
 	[ "$1" != ext4 ] || rm dst/filler
-	rcp --json -r src/small dst/
+	rcp --json -r "${S}src/small" "${S}src/d/1" "${T}dst/"
 	rc_is 0
+	is 'what was done is left out' "$(summary .skipped)" "$files"
 	same_tree src/small dst/small
 	clean dst
 	umount dst
