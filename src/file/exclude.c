@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "file/io.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -44,6 +45,27 @@ struct rcp_excludes {
 	struct pattern of[];
 };
 
+/* "[:alpha:]" at p, ASCII as gitignore has it. NULL: no such name; else what is behind it. */
+static const char *named_class(const char *p, unsigned char c, bool *hit)
+{
+	static const struct {
+		const char *name;
+		int (*is)(int c);
+	} all[] = {{"alnum", isalnum}, {"alpha", isalpha}, {"blank", isblank}, {"cntrl", iscntrl},
+		   {"digit", isdigit}, {"graph", isgraph}, {"lower", islower}, {"print", isprint},
+		   {"punct", ispunct}, {"space", isspace}, {"upper", isupper}, {"xdigit", isxdigit}};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		size_t n = strlen(all[i].name);
+
+		if (p[0] != '[' || p[1] != ':' || strncmp(p + 2, all[i].name, n) != 0 || strncmp(p + 2 + n, ":]", 2) != 0)
+			continue;
+		*hit |= c < 128 && all[i].is(c);
+		return p + 2 + n + 2;
+	}
+	return NULL;
+}
+
 /* "[...]" at p against c. *end: behind the class; NULL: no class, the bracket is itself. */
 static bool class_match(const char *p, unsigned char c, const char **end)
 {
@@ -52,6 +74,12 @@ static bool class_match(const char *p, unsigned char c, const char **end)
 
 	*end = NULL;
 	for (bool first = true; *at && (first || *at != ']'); first = false) {
+		const char *behind = named_class(at, c, &hit);
+
+		if (behind) {
+			at = behind;
+			continue;
+		}
 		at += *at == '\\' && at[1];
 		unsigned char low = (unsigned char)*at++, high = low;
 
