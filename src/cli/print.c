@@ -63,17 +63,19 @@ static int wait_writable(int fd)
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	bool *given_up = fd >= 0 && fd < 3 ? &unread[fd] : NULL;
 
-	for (;;) {
+	for (unsigned interrupted = 0; interrupted < 100;) {
 		int n = poll(&p, 1, given_up && *given_up ? 0 : WAIT_MS);
 
 		if (n > 0 || (n < 0 && errno != EINTR))
-			return 0; /* what is wrong is write's to say */
-		if (cli_signals_asked())
 			break;
+		interrupted += n < 0;
+		if (!cli_signals_asked())
+			continue;
+		if (given_up)
+			*given_up = true;
+		return ETIMEDOUT;
 	}
-	if (given_up)
-		*given_up = true;
-	return ETIMEDOUT;
+	return 0; /* what is wrong is write's to say */
 }
 
 /* A piece for which a pipe has room when it says that it has any. */
