@@ -170,6 +170,7 @@ write_login() {
 	chmod +x "$dir/login"
 }
 
+# SHLVL: a shell that is not the first reads none of the user's files, which may print things.
 write_sshd_config() {
 	local force="ForceCommand '$dir/login'"
 
@@ -181,6 +182,7 @@ write_sshd_config() {
 		AuthorizedKeysFile $dir/authorized_keys
 		StrictModes no
 		UsePAM no
+		SetEnv SHLVL=1
 		PermitRootLogin yes
 		PasswordAuthentication no
 		KbdInteractiveAuthentication no
