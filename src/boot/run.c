@@ -229,6 +229,17 @@ static bool own_failure(int sys_errno)
 	return sys_errno != 0;
 }
 
+const struct rcp_err *run_own_cause(const struct rcp_run *run)
+{
+	const struct rcp_err *of[] = {rcp_ctl_untold(run->tls), rcp_ctl_untold(run->pipe)};
+
+	for (size_t i = 0; i < 2; i++) {
+		if (of[i] && own_failure(of[i]->sys_errno))
+			return of[i];
+	}
+	return NULL;
+}
+
 /*
  * The peer's own ABORT and a protocol error stand. But a pipe that closed is explained by how ssh ended;
  * so is a login that printed words and then found no rcp.

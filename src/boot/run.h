@@ -233,6 +233,8 @@ int run_init_pool(struct rcp_run *run, unsigned threads, struct rcp_err *err);
 int run_loop(struct rcp_run *run);
 /* From any thread or signal handler, as long as the run is there; nothing where it is over. */
 void run_cancel(struct rcp_run *run, int code);
+/* What a connection of this end has died of by a fault of its own, not yet told; else NULL. */
+const struct rcp_err *run_own_cause(const struct rcp_run *run);
 /* Begin the end; the first cause counts (RCP_OK: all went well). */
 void run_end(struct rcp_run *run, const struct rcp_err *cause);
 /* The peer is gone. Ends the run, once ssh (if there is one) had a moment to say why. */

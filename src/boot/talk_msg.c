@@ -166,7 +166,7 @@ static void on_abort(struct rcp_run *run, const struct rcp_msg_abort *m)
 	struct rcp_err err = {0};
 
 	/* That this end's one connection is gone comes by the other, maybe before this end has told why. */
-	const struct rcp_err *own = rcp_ctl_untold(run->tls) ? rcp_ctl_untold(run->tls) : rcp_ctl_untold(run->pipe);
+	const struct rcp_err *own = run_own_cause(run);
 
 	RCP_ERR_FROM_WIRE(m, m->code, &err);
 	run->aborted = true; /* no answer to an ABORT */

@@ -9,8 +9,9 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 #define AGAIN_NS RCP_SEC /* a session's end sends SIGHUP and SIGTERM, or one of them twice */
+
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 enum { CAUGHT = sizeof(caught) / sizeof(caught[0]) };
 
 static struct sigaction before[CAUGHT];
@@ -25,7 +26,6 @@ static void on_signal(int number)
 
 	atomic_fetch_add(&running, 1);
 	unsigned long long now = rcp_now_ns(), first = 0;
-
 	bool again = number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0;
 
 	if (again || (!atomic_compare_exchange_strong(&first_ns, &first, now) && now > first + AGAIN_NS))

@@ -18,7 +18,7 @@
 
 enum {
 	PENDING = 2048,	       /* keys not yet written */
-	WORTH_FILES = 32,      /* either of these, or a second, is worth a list */
+	WORTH_FILES = 32,      /* the list is made; for less than this, these bytes or a second must have gone into it */
 	WORTH_BYTES = 16 << 20,
 	MOST = 4 << 20,	       /* keys taken from a list: 64 MiB; of a longer one the rest is copied again */
 	PATH_MOST = 4096,
@@ -174,7 +174,6 @@ static void flush(struct rcp_done *d)
 	}
 	d->end += len;
 	d->count = 0;
-	reserve(d);
 }
 
 /* ---- keys ---- */
@@ -247,15 +246,17 @@ void rcp_done_add(struct rcp_done *d, const char *path, const struct rcp_file_id
 			create(d);
 			reserve(d);
 		}
-		if (d->count == PENDING || now - d->first_ns >= RCP_SEC)
+		if (d->count == PENDING || now - d->first_ns >= RCP_SEC) {
 			flush(d);
+			reserve(d);
+		}
 	}
 	pthread_mutex_unlock(&d->lock);
 }
 
 static bool is_worth_it(const struct rcp_done *d)
 {
-	return d->fd >= 0 || d->files >= WORTH_FILES || d->bytes >= WORTH_BYTES || rcp_now_ns() - d->begun_ns >= RCP_SEC;
+	return d->fd >= 0 || d->bytes >= WORTH_BYTES || rcp_now_ns() - d->begun_ns >= RCP_SEC;
 }
 
 void rcp_done_free(struct rcp_done **done, bool complete)

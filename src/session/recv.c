@@ -149,8 +149,7 @@ static void result_plain(struct rcp_receiver *r, uint32_t id, enum rcp_status st
 	*run = (struct rcp_rec_result){.first = id, .count = 1, .status = (uint8_t)status};
 }
 
-/* What the target could not hold, in words. */
-/* "owner, xattrs and mode" */
+/* What the target could not hold, in words: "owner, xattrs and mode". */
 static const char *lost_words(unsigned lost, char *buf, size_t size)
 {
 	static const struct {
